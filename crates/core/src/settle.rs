@@ -52,6 +52,8 @@ struct OpenCalls<'a> {
     session: &'a Session,
     /// The run whose calls they are.
     run: Option<&'a Run>,
+    /// The calls in the order of the message, or in that of the requests: looked up once for all rules.
+    calls: &'a [&'a Call],
 }
 
 /// A run with its session and the calls of its open turn.
@@ -125,18 +127,20 @@ pub(crate) fn next_facts(view: DecisionView<'_>, id: &SessionId, context: &mut D
         return Some(facts);
     }
     let run = session.run().and_then(|run| view.state.run(run));
+    let calls_of = |run: &Run| -> Vec<&Call> { run.calls().iter().filter_map(|call| view.state.call(*call)).collect() };
     let Some(view) = view.for_session(session) else {
         let run = run?;
-        let scene = RunContext { docket: OpenCalls { view, session, run: Some(run) }, run };
-        return WITHOUT_RULES.iter().find_map(|rule| rule(scene, context));
+        let docket = OpenCalls { view, session, run: Some(run), calls: &calls_of(run) };
+        return WITHOUT_RULES.iter().find_map(|rule| rule(RunContext { docket, run }, context));
     };
     if let Some(run) = run {
-        let scene = RunContext { docket: OpenCalls { view, session, run: Some(run) }, run };
+        let docket = OpenCalls { view, session, run: Some(run), calls: &calls_of(run) };
+        let scene = RunContext { docket, run };
         if let Some(facts) = OF_RUNS.iter().find_map(|rule| rule(scene, context)) {
             return Some(facts);
         }
     }
-    let acts = OpenCalls { view, session, run: None };
+    let acts = OpenCalls { view, session, run: None, calls: &[] };
     if let Some(facts) = ask_peer::of_acts(acts).or_else(|| peer_missed::of_acts(acts, context)) {
         return Some(facts);
     }
@@ -144,8 +148,9 @@ pub(crate) fn next_facts(view: DecisionView<'_>, id: &SessionId, context: &mut D
     if let Some(facts) = next_begins::due_facts(view, session, context) {
         return Some(facts);
     }
-    session.agent_requests().filter(|requester| !is_at_rest(requester))?;
-    let docket = OpenCalls { view, session, run: None };
+    let requester = session.agent_requests().filter(|requester| !is_at_rest(requester))?;
+    let calls: Vec<&Call> = requester.open_requests().keys().filter_map(|call| view.state.call(*call)).collect();
+    let docket = OpenCalls { view, session, run: None, calls: &calls };
     OF_REQUESTS.iter().find_map(|rule| rule(docket, context))
 }
 
@@ -158,10 +163,7 @@ impl RunContext<'_> {
 impl<'a> OpenCalls<'a> {
     /// Returns the calls in the order of the message, or in that of the requests.
     fn open_calls(self) -> impl DoubleEndedIterator<Item = &'a Call> {
-        let of_run = self.run.map(|run| run.calls().iter().copied()).into_iter().flatten();
-        let requested = self.session.agent_requests().filter(|_| self.run.is_none());
-        let requested = requested.into_iter().flat_map(|requester| requester.open_requests().keys().copied());
-        of_run.chain(requested).filter_map(move |call| self.view.state.call(call))
+        self.calls.iter().copied()
     }
 
     /// Returns the actions of peers that people started.

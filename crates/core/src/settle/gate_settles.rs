@@ -14,11 +14,9 @@ use crate::{
 const STAYS_DENIED: &str = "A person refused this. Do not retry it: the same action in other words stays denied.";
 
 pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
-    let (call, gate) = docket.open_calls().find_map(|call| {
-        let gate = docket.view.state.gate_of(call.id())?;
-        (*call.phase() == CallPhase::Gated && gate.kind() == Kind::Approval && !gate.is_pending())
-            .then_some((call, gate))
-    })?;
+    let gated = docket.open_calls().filter(|call| *call.phase() == CallPhase::Gated);
+    let mut approvals = gated.filter_map(|call| Some((call, docket.view.state.gate_of(call.id())?)));
+    let (call, gate) = approvals.find(|(_, gate)| gate.kind() == Kind::Approval && !gate.is_pending())?;
     let gate::GatePhase::Resolved { resolution, by, .. } = gate.phase() else { return None };
     let is_requested = docket.run.is_none();
     let mut branch = BranchBuilder::new(docket.session);
