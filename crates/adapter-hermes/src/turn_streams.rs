@@ -93,6 +93,7 @@ impl TurnStreams {
     pub(super) async fn open(handle: OwnerHandle) -> Option<Arc<Self>> {
         // Not the facts alone: live frames are events of a turn as well.
         let mut subscriber = handle.subscribe().await?;
+        subscriber.wake_for(|released| session_of(released).is_some_and(|session| !is_agents(session)));
         let source = handle.source(InboxLane::Request);
         let read = source.read_state(|engine| {
             let runs = engine.state().runs().map(|run| (run.id(), run.session().clone()));
@@ -140,11 +141,7 @@ impl TurnStreams {
         released: ReleasedItem,
         workers: &mut BTreeMap<SessionId, mpsc::Sender<ReleasedItem>>,
     ) {
-        let session = match &released {
-            ReleasedItem::Fact(recorded) => recorded.meta.session.clone(),
-            ReleasedItem::Live(live) => Some(live.session.clone()),
-        };
-        let Some(session) = session.filter(|session| !is_agents(session)) else { return };
+        let Some(session) = session_of(&released).filter(|session| !is_agents(session)).cloned() else { return };
         if let Some(run) = started_run(&released)
             && self.open_one(run).is_none()
         {
@@ -397,6 +394,14 @@ fn at_rest(mut session: hermes::HermesSession) -> hermes::HermesSession {
     let answer = last.filter(|message| message.role == "assistant" && !message.error && !session.read_only);
     session.regeneration_revision = answer.map(|message| message.id.clone());
     session
+}
+
+/// Returns the session of a frame.
+fn session_of(released: &ReleasedItem) -> Option<&SessionId> {
+    match released {
+        ReleasedItem::Fact(recorded) => recorded.meta.session.as_ref(),
+        ReleasedItem::Live(live) => Some(&live.session),
+    }
 }
 
 /// Returns the turn whose stream begins: with its run, or with the compaction that the run waits for.

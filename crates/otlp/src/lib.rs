@@ -59,7 +59,7 @@ impl TraceCollector {
         let span = move |recorded: &Arc<RecordedFact>| {
             tracer.process_fact(recorded).filter(|span| sampler.samples_trace(span.trace))
         };
-        let mut spans = handle.follow_facts(span).await?;
+        let mut spans = handle.follow_all_facts(span).await?;
         tokio::spawn(async move {
             while let Some(span) = spans.next().await {
                 if sender.try_send(span).is_err() {

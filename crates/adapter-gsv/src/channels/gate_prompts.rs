@@ -36,8 +36,11 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// Starts to follow gates. `None` if the gateway closes.
 pub(super) async fn follow_gates(door: &Arc<GsvAdapter>) -> Option<()> {
-    // Not the facts alone: every frame is a reason to try again to record.
     let subscriber = door.context.handle.subscribe().await?;
+    subscriber.wake_for(|released| match released {
+        ReleasedItem::Fact(recorded) => matches!(recorded.fact.event, Event::Run(_) | Event::Gate(_)),
+        ReleasedItem::Live(_) => false,
+    });
     let found = |engine: &Engine| {
         let state = engine.state();
         let runs = state.runs().filter_map(|run| {

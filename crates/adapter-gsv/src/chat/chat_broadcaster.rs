@@ -64,6 +64,10 @@ struct QueuedPrompt {
 pub(crate) async fn follow_sessions(door: &Arc<GsvAdapter>) -> Option<()> {
     // Not the facts alone: the output of a model is sent as it comes.
     let subscriber = door.context.handle.subscribe().await?;
+    subscriber.wake_for(|released| match released {
+        ReleasedItem::Fact(recorded) => recorded.meta.session.as_ref().is_some_and(|session| key_of(session).is_some()),
+        ReleasedItem::Live(live) => key_of(&live.session).is_some(),
+    });
     let talks = load_active_runs(&door.context.handle).await?;
     for (session, talk) in &talks {
         if let Some(gate) = talk.prompted {

@@ -101,10 +101,15 @@ impl CallWaiters {
     }
 }
 
-/// Returns the event of a call, if the fact is one.
+/// Returns the event of a call, if the fact is one that waiters are notified of.
 pub(super) fn event_of_call(recorded: &Arc<RecordedFact>) -> Option<call::Event> {
     match &recorded.fact.event {
-        Event::Call(event) => Some(event.clone()),
+        Event::Call(
+            event @ (call::Event::Ended { .. }
+            | call::Event::InDoubt { .. }
+            | call::Event::ResultDropped { .. }
+            | call::Event::LeftBehind { .. }),
+        ) => Some(event.clone()),
         _ => None,
     }
 }

@@ -79,7 +79,22 @@ pub struct FactFollower<T> {
 }
 
 impl<T> FactFollower<T> {
+    /// Returns a follower that is woken only for facts of which `select` makes something.
     pub(crate) fn new(
+        subscriber: Subscriber,
+        select: impl Fn(&Arc<RecordedFact>) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        let select = Arc::new(select);
+        let filter = Arc::clone(&select);
+        subscriber.wake_for(move |released| match released {
+            ReleasedItem::Fact(recorded) => filter(recorded).is_some(),
+            ReleasedItem::Live(_) => false,
+        });
+        Self { subscriber, select: Box::new(move |recorded| select(recorded)) }
+    }
+
+    /// Returns a follower whose `select` is called once for each fact, in order, and may remember those before.
+    pub(crate) fn with_memory(
         subscriber: Subscriber,
         select: impl FnMut(&Arc<RecordedFact>) -> Option<T> + Send + 'static,
     ) -> Self {

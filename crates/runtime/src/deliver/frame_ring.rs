@@ -261,6 +261,11 @@ impl<F: RingFrame> RingReader<F> {
         }
     }
 
+    /// Reports whether no frame is published any more.
+    pub fn is_over(&self) -> bool {
+        self.head.borrow().is_over
+    }
+
     /// Takes the published end as known, so that [`RingReader::wait_for_change`] waits for another.
     pub fn mark_known(&mut self) {
         self.head.mark_unchanged();

@@ -1,12 +1,19 @@
 //! The ring: the latest released items, held once for all followers. A follower is a cursor; a late one reads the log.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
 
 use countersign_core::{
     engine::{Event, Fact, FactMeta, RecordedFact},
     id::Lsn,
 };
 use countersign_store::{AnyLog, Log as _, LogReadError, Partition};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tracing::warn;
 
 use super::{
@@ -17,6 +24,9 @@ use super::{
 
 /// Size limit of the ring.
 const LIMIT: RingLimit = RingLimit { frames: 16_384, bytes: 16 << 20 };
+/// Frames, and bytes of frames, after which each follower is woken, whatever it waits for: far from what the ring holds, so that no
+/// follower has to read the log only because it slept.
+const WAKE_ALL: RingLimit = RingLimit { frames: LIMIT.frames / 8, bytes: LIMIT.bytes / 8 };
 /// Wait of a follower before it retries a failed read.
 const RETRY: Duration = Duration::from_millis(500);
 /// Records that a late follower reads at a time.
@@ -42,21 +52,54 @@ impl RingFrame for ReleasedItem {
     }
 }
 
+/// Reports whether an item is a reason to wake a follower.
+type WakeFilter = Box<dyn Fn(&ReleasedItem) -> bool + Send + Sync>;
+
+/// Signal that wakes one follower.
+#[derive(Default)]
+struct FollowerSignal {
+    wake: Notify,
+    /// Absent if every item is a reason.
+    filter: OnceLock<WakeFilter>,
+}
+
+impl fmt::Debug for FollowerSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FollowerSignal").field("is_filtered", &self.filter.get().is_some()).finish_non_exhaustive()
+    }
+}
+
+/// The followers, and the items that they were not woken for yet.
+#[derive(Debug, Default)]
+struct Followers {
+    signals: Vec<Weak<FollowerSignal>>,
+    /// Items that were pushed and are not published.
+    unpublished: Vec<ReleasedItem>,
+    /// Frames and bytes since all followers were woken.
+    frames: usize,
+    bytes: usize,
+}
+
 /// Ring of the items that the owner releases.
+///
+/// A commit is of interest to few of the followers, and each wake-up costs a switch of threads. A follower is therefore woken only for
+/// items that its filter accepts, and it then gets all others before them in order.
 #[derive(Debug)]
 pub(crate) struct ReleaseRing {
     frames: FrameRing<ReleasedItem>,
+    followers: Mutex<Followers>,
     log: AnyLog,
     contents: ContentCache,
 }
 
 impl ReleaseRing {
     pub(crate) fn new(log: AnyLog, contents: ContentCache) -> Self {
-        Self { frames: FrameRing::new(LIMIT, 0), log, contents }
+        Self { frames: FrameRing::new(LIMIT, 0), followers: Mutex::default(), log, contents }
     }
 
     /// Appends a frame without waking a follower yet.
     pub(crate) fn push(&self, released: ReleasedItem) {
+        self.followers.lock().unpublished.push(released.clone());
         self.frames.push(released);
     }
 
@@ -65,21 +108,34 @@ impl ReleaseRing {
         self.frames.next()
     }
 
-    /// Wakes all followers.
+    /// Shows the pushed frames to all followers, and wakes those that wait for one of them.
     pub(crate) fn publish(&self) {
         self.frames.publish();
+        let mut followers = self.followers.lock();
+        let published = std::mem::take(&mut followers.unpublished);
+        followers.frames += published.len();
+        followers.bytes += published.iter().map(RingFrame::byte_size).sum::<usize>();
+        let wakes_all = followers.frames >= WAKE_ALL.frames || followers.bytes >= WAKE_ALL.bytes;
+        if wakes_all {
+            (followers.frames, followers.bytes) = (0, 0);
+        }
+        followers.wake(|filter| wakes_all || published.iter().any(filter));
     }
 
     /// Tells all followers that nothing more comes.
     pub(crate) fn end(&self) {
         self.frames.end();
+        self.followers.lock().wake(|_| true);
     }
 
     /// Follows from the next frame on.
     pub(crate) fn subscribe(&self, lsn: Lsn) -> Subscriber {
+        let signal = Arc::new(FollowerSignal::default());
+        self.followers.lock().signals.push(Arc::downgrade(&signal));
         Subscriber {
             // Facts of the batch that is being released come before a subscription made in it.
             frames: self.frames.new_reader(),
+            signal,
             log: self.log.clone(),
             contents: self.contents.clone(),
             behind: None,
@@ -90,10 +146,30 @@ impl ReleaseRing {
     }
 }
 
+impl Followers {
+    /// Wakes the followers without a filter and those whose filter `is_wanted` accepts, and forgets those that are gone.
+    fn wake(&mut self, is_wanted: impl Fn(&WakeFilter) -> bool) {
+        self.signals.retain(|signal| {
+            let Some(signal) = signal.upgrade() else { return false };
+            if signal.filter.get().is_none_or(&is_wanted) {
+                signal.wake.notify_one();
+            }
+            true
+        });
+    }
+}
+
+impl Drop for ReleaseRing {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// A cursor into what an owner releases. It costs the owner nothing and never misses a fact.
 #[derive(Debug)]
 pub struct Subscriber {
     frames: RingReader<ReleasedItem>,
+    signal: Arc<FollowerSignal>,
     log: AnyLog,
     contents: ContentCache,
     /// The last fact that was handed out.
@@ -105,6 +181,14 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
+    /// Lets [`Subscriber::next`] wait until an item is released that `filter` accepts. It then returns all items since the last in
+    /// their order, those that `filter` did not accept as well. A second call changes nothing.
+    ///
+    /// The owner calls `filter` for each item while it releases it: it must be quick, wait for nothing and be the same each time.
+    pub fn wake_for(&self, filter: impl Fn(&ReleasedItem) -> bool + Send + Sync + 'static) {
+        let _ = self.signal.filter.set(Box::new(filter));
+    }
+
     /// Returns the number of the next frame.
     pub fn position(&self) -> u64 {
         let cursor = self.frames.cursor();
@@ -121,10 +205,13 @@ impl Subscriber {
             if let Some(released) = self.caught_up.pop_front() {
                 return Some(self.mark_delivered(released));
             }
-            match self.frames.next().await {
+            // Read before the frames: all of them are published before the end.
+            let is_over = self.frames.is_over();
+            match self.frames.try_next() {
                 Ok(Some(released)) if self.is_known(&released) => {}
                 Ok(Some(released)) => return Some(self.mark_delivered(released)),
-                Ok(None) => return None,
+                Ok(None) if is_over => return None,
+                Ok(None) => self.signal.wake.notified().await,
                 Err(RingGap { .. }) if self.is_broken => return None,
                 Err(RingGap { first }) => self.catch_up(first).await,
             }
@@ -234,6 +321,12 @@ struct MissedFacts {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::pin,
+        sync::atomic::{AtomicUsize, Ordering},
+        task::{Context, Wake, Waker},
+    };
+
     use countersign_core::{
         engine::{ActiveRules, Command, DecisionContext, Engine},
         gate::IdentityMap,
@@ -243,6 +336,7 @@ mod tests {
         time::Millis,
     };
     use countersign_store::{Batch, MemoryLog};
+    use futures_util::FutureExt as _;
 
     use super::*;
     use crate::encode_record;
@@ -267,6 +361,87 @@ mod tests {
         let mut context = DecisionContext { now: Millis(1), fresh: IdGenerator::new([1; 16]) };
         let commands = [open, import].map(|command| Command::Session(SessionId::new("s"), command));
         commands.into_iter().flat_map(|command| engine.handle_command(command, &mut context).unwrap().0).collect()
+    }
+
+    fn fact(lsn: u64) -> ReleasedItem {
+        let (meta, event) = (FactMeta { lsn: Lsn(lsn), at: Millis(lsn), session: None }, Event::Booted);
+        ReleasedItem::Fact(Arc::new(RecordedFact { meta, fact: Fact { event, session: None, content: None } }))
+    }
+
+    fn lsn_of(released: &ReleasedItem) -> u64 {
+        match released {
+            ReleasedItem::Fact(recorded) => recorded.meta.lsn.0,
+            ReleasedItem::Live(_) => 0,
+        }
+    }
+
+    #[derive(Default)]
+    struct WakeCounter(AtomicUsize);
+
+    impl Wake for WakeCounter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn release(ring: &ReleaseRing, lsns: impl Iterator<Item = u64>) {
+        lsns.for_each(|lsn| ring.push(fact(lsn)));
+        ring.publish();
+    }
+
+    fn empty_ring() -> ReleaseRing {
+        let log = MemoryLog::new();
+        ReleaseRing::new(log.clone().into(), ContentCache::new(log.into()))
+    }
+
+    #[tokio::test]
+    async fn a_follower_sleeps_until_an_item_that_it_waits_for_and_then_gets_those_before_too() {
+        let ring = empty_ring();
+        let (mut tenth, mut each) = (ring.subscribe(Lsn(0)), ring.subscribe(Lsn(0)));
+        tenth.wake_for(|released| lsn_of(released) % 10 == 0);
+        let wakes = [Arc::new(WakeCounter::default()), Arc::new(WakeCounter::default())];
+        let counts = || wakes.each_ref().map(|wakes| wakes.0.load(Ordering::Relaxed));
+        {
+            let (mut tenth, mut each) = (pin!(tenth.next()), pin!(each.next()));
+            let wakers = wakes.each_ref().map(|wakes| Waker::from(Arc::clone(wakes)));
+            assert!(tenth.as_mut().poll(&mut Context::from_waker(&wakers[0])).is_pending());
+            assert!(each.as_mut().poll(&mut Context::from_waker(&wakers[1])).is_pending());
+            release(&ring, 1..=9);
+            assert_eq!(counts(), [0, 1]);
+            release(&ring, 10..=12);
+            assert_eq!(counts(), [1, 1], "the second was woken and did not look yet");
+        }
+        ring.end();
+        for follower in [&mut tenth, &mut each] {
+            let mut seen = Vec::new();
+            while let Some(released) = follower.next().await {
+                seen.push(lsn_of(&released));
+            }
+            assert_eq!(seen, (1..=12).collect::<Vec<_>>());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_follower_that_waits_for_nothing_stays_within_the_ring() {
+        for count in [10, 1_000, 100_000] {
+            // The log is empty: what the ring does not hold any more would be lost.
+            let ring = empty_ring();
+            let mut follower = ring.subscribe(Lsn(0));
+            follower.wake_for(|_| false);
+            let mut seen = Vec::new();
+            for lsn in 1..=count {
+                release(&ring, std::iter::once(lsn));
+                if let Some(Some(first)) = follower.next().now_or_never() {
+                    seen.push(lsn_of(&first));
+                    seen.extend(std::iter::from_fn(|| follower.try_next()).map(|released| lsn_of(&released)));
+                }
+            }
+            ring.end();
+            while let Some(released) = follower.next().await {
+                seen.push(lsn_of(&released));
+            }
+            assert!(seen.into_iter().eq(1..=count), "of {count}");
+        }
     }
 
     #[tokio::test]

@@ -109,11 +109,23 @@ impl OwnerHandle {
     }
 
     /// Follows the facts of which `select` makes something, from now on. `None` if the owner takes nothing any more.
+    ///
+    /// The owner calls `select` too, for each fact that it releases, to wake the follower only for those that it follows: it must be
+    /// quick, wait for nothing and give the same each time. One that remembers facts needs [`OwnerHandle::follow_all_facts`].
     pub async fn follow_facts<T>(
+        &self,
+        select: impl Fn(&Arc<RecordedFact>) -> Option<T> + Send + Sync + 'static,
+    ) -> Option<FactFollower<T>> {
+        Some(FactFollower::new(self.subscribe().await?, select))
+    }
+
+    /// Follows the facts of which `select` makes something, from now on, and calls it once for each fact in their order. Each commit
+    /// wakes the follower. `None` if the owner takes nothing any more.
+    pub async fn follow_all_facts<T>(
         &self,
         select: impl FnMut(&Arc<RecordedFact>) -> Option<T> + Send + 'static,
     ) -> Option<FactFollower<T>> {
-        Some(FactFollower::new(self.subscribe().await?, select))
+        Some(FactFollower::with_memory(self.subscribe().await?, select))
     }
 
     /// Starts the work that [`OwnerHandle::open_held`] held back. Does nothing if work was started already.
