@@ -46,7 +46,7 @@ use self::{
     approvals::ApprovalAnswer,
     clarify::QuestionAnswer,
     prompt_broadcast::{PromptBroadcast, QueueChange},
-    queue::{PromptKind, PromptQueues},
+    queue::{PromptKind, PromptQueues, QueueDepth},
     yolo::CoverChange,
 };
 use super::HermesContext;
@@ -121,9 +121,10 @@ impl SessionPrompts {
     /// Reads the engine and publishes the state of these sessions.
     async fn refresh_sessions(&self, sessions: &BTreeSet<SessionId>) -> Result<(), OwnerClosed> {
         let mut left = sessions.clone();
-        // A removed broadcast may have had a newer state than the one that was read: then it is read again.
+        // A removed broadcast may have had a newer state than the one that was read, and a reader who came meanwhile may need more of
+        // it: then it is read again.
         while !left.is_empty() {
-            let requested = left.clone();
+            let requested = self.depths_of(left);
             let read = self
                 .handle
                 .source(InboxLane::Result)
@@ -135,7 +136,17 @@ impl SessionPrompts {
         Ok(())
     }
 
-    /// Publishes states, and returns the sessions whose state is too old.
+    /// Returns how much of each session the open streams need.
+    fn depths_of(&self, sessions: BTreeSet<SessionId>) -> BTreeMap<SessionId, QueueDepth> {
+        let boards = self.broadcasts.lock();
+        let with_depth = |session: SessionId| {
+            let depth = boards.by_session.get(&session).map_or(QueueDepth::Oldest, PromptBroadcast::depth);
+            (session, depth)
+        };
+        sessions.into_iter().map(with_depth).collect()
+    }
+
+    /// Publishes states, and returns the sessions whose state has to be read again.
     fn publish_queues(&self, all: BTreeMap<SessionId, PromptQueues>) -> BTreeSet<SessionId> {
         let mut boards = self.broadcasts.lock();
         let mut old = BTreeSet::new();

@@ -1,6 +1,6 @@
 //! Broadcast of one session to its open streams: always the newest state, encoded once for all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use countersign_core::id::{GateId, Lsn};
@@ -10,7 +10,7 @@ use tokio::sync::{broadcast, watch};
 
 use super::{
     prompt_card::PromptCard,
-    queue::{PromptKind, PromptQueues},
+    queue::{PromptKind, PromptQueues, QueueDepth},
 };
 
 /// Most notices that a slow reader may be behind, before it gets the whole state instead.
@@ -21,7 +21,7 @@ pub(crate) struct PromptBroadcast {
     at: Lsn,
     /// True if a state was ever shown: before that only the position is known up to which states may be wrong.
     is_shown: bool,
-    waiting: BTreeMap<GateId, PromptKind>,
+    waiting: BTreeSet<GateId>,
     approvals: watch::Sender<Bytes>,
     questions: watch::Sender<Bytes>,
     /// Notices of the session's own stream.
@@ -30,7 +30,7 @@ pub(crate) struct PromptBroadcast {
     last_number: u64,
     /// Last notice about the turn, and last count of messages: no reader may miss those.
     newest: [Option<SessionNotice>; 2],
-    /// Every pending approval as that stream shows it, oldest first.
+    /// Every pending approval as that stream shows it, oldest first. Empty without readers: each reads the state after it came.
     required: Vec<(GateId, Value)>,
 }
 
@@ -63,7 +63,7 @@ impl PromptBroadcast {
         Self {
             at,
             is_shown: false,
-            waiting: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             approvals: watch::Sender::new(nothing.state_frame(PromptKind::Approvals)),
             questions: watch::Sender::new(nothing.state_frame(PromptKind::Questions)),
             notices: broadcast::Sender::new(NOTICES),
@@ -73,11 +73,19 @@ impl PromptBroadcast {
         }
     }
 
-    /// Shows a newer state. An older one than that on view changes nothing; `None` if it is too old to be shown and no state
-    /// is on view.
+    /// Returns how much of the pending gates its readers need.
+    pub(crate) fn depth(&self) -> QueueDepth {
+        if self.has_listeners() { QueueDepth::Approvals } else { QueueDepth::Oldest }
+    }
+
+    /// Shows a newer state. An older one than that on view changes nothing. `None` if the state has to be read again: it is too old
+    /// to be shown and no state is on view, or it was read before a reader came who needs more of it.
     pub(crate) fn show_queues(&mut self, queues: &PromptQueues) -> Option<QueueChange> {
         if queues.at < self.at {
             return self.is_shown.then_some(QueueChange::Nothing);
+        }
+        if self.has_listeners() && queues.approval_cards().is_none() {
+            return None;
         }
         self.at = queues.at;
         self.is_shown = true;
@@ -92,9 +100,9 @@ impl PromptBroadcast {
             });
         }
         let waiting = queues.waiting_gates();
-        let is_new = waiting.keys().any(|gate| !self.waiting.contains_key(gate));
-        let is_less = self.waiting.keys().any(|gate| !waiting.contains_key(gate));
-        self.announce_approvals(queues.cards_of(PromptKind::Approvals));
+        let is_new = !waiting.is_subset(&self.waiting);
+        let is_less = !self.waiting.is_subset(&waiting);
+        self.announce_approvals(queues.approval_cards().unwrap_or_default());
         self.waiting = waiting;
         Some(match (is_new, is_less) {
             (true, _) => QueueChange::Pending,
@@ -104,16 +112,19 @@ impl PromptBroadcast {
         })
     }
 
-    /// Sends each approval that is new.
+    /// Sends each approval that is new, if the session's stream has readers.
     fn announce_approvals(&mut self, approvals: &[PromptCard]) {
-        let before = std::mem::take(&mut self.required);
+        let mut before: BTreeMap<GateId, Value> = std::mem::take(&mut self.required).into_iter().collect();
+        if !self.has_listeners() {
+            return;
+        }
         for prompt in approvals {
-            let known = before.iter().find(|(gate, _)| *gate == prompt.id());
-            let notice = known.map_or_else(|| prompt.notification(&prompt.to_json()), |(_, notice)| notice.clone());
-            if known.is_none() {
+            let gate = prompt.id();
+            let notice = before.remove(&gate).unwrap_or_else(|| prompt.notification(&prompt.to_json()));
+            if !self.waiting.contains(&gate) {
                 self.send_notice("approval_required", &with_count(&notice, approvals.len()));
             }
-            self.required.push((prompt.id(), notice));
+            self.required.push((gate, notice));
         }
     }
 
@@ -198,11 +209,16 @@ fn with_count(notice: &Value, count: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use countersign_core::id::Lsn;
     use serde_json::json;
     use tokio::sync::broadcast::error::TryRecvError;
 
-    use super::{NOTICES, PromptBroadcast};
+    use super::{
+        super::queue::tests::{session, waiting_engine},
+        NOTICES, PromptBroadcast, PromptQueues, QueueChange, QueueDepth,
+    };
 
     fn names(frames: &[u8]) -> Vec<String> {
         let text = String::from_utf8_lossy(frames);
@@ -225,5 +241,31 @@ mod tests {
         assert_eq!(names(&board.missed_frames(last)), Vec::<String>::new());
         board.send_notice("turn_started", &json!({}));
         assert_eq!(names(&board.missed_frames(last)), ["turn_started"]);
+    }
+
+    /// Reads the queues of an engine in which `count` approvals wait.
+    fn queues(count: usize, depth: QueueDepth) -> PromptQueues {
+        let wanted = BTreeMap::from([(session(), depth)]);
+        PromptQueues::for_sessions(&waiting_engine(count), &wanted).remove(&session()).unwrap()
+    }
+
+    #[test]
+    fn approvals_are_encoded_for_readers_only() {
+        let mut board = PromptBroadcast::new(Lsn(0));
+        assert_eq!(board.depth(), QueueDepth::Oldest);
+        assert_eq!(board.show_queues(&queues(2, QueueDepth::Oldest)), Some(QueueChange::Pending));
+        assert_eq!(names(&board.approval_frames()), Vec::<String>::new());
+
+        let (mut notices, _) = board.subscribe_notices();
+        assert_eq!(board.depth(), QueueDepth::Approvals);
+        assert_eq!(board.show_queues(&queues(3, QueueDepth::Oldest)), None, "read before the reader came");
+        assert_eq!(board.show_queues(&queues(2, QueueDepth::Approvals)), Some(QueueChange::Nothing));
+        assert_eq!(names(&board.approval_frames()), ["approval_required"; 2]);
+        assert!(matches!(notices.try_recv(), Err(TryRecvError::Empty)), "the reader gets those as the state");
+
+        assert_eq!(board.show_queues(&queues(3, QueueDepth::Approvals)), Some(QueueChange::Pending));
+        assert_eq!(names(&notices.try_recv().unwrap().frame), ["approval_required"]);
+        assert!(matches!(notices.try_recv(), Err(TryRecvError::Empty)));
+        assert_eq!(names(&board.approval_frames()), ["approval_required"; 3]);
     }
 }
