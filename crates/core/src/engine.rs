@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub use crate::decision::{
     ActiveRules, AdmittedContent, Command, CommandError, DecisionContext, EngineReply, Event, EventDecodeError, Fact,
-    FactMeta, ResidencyScope, ResumeMode, SNAPSHOT_VERSION, State,
+    FactMeta, ResidencyScope, ResumeMode, SNAPSHOT_VERSION, State, WantedContents,
 };
 
 use crate::{
@@ -194,7 +194,12 @@ impl Engine {
 
     /// Returns the positions whose content has to be [admitted](Engine::admit_content) before recovery.
     pub fn wants_admitted(&self) -> Vec<Lsn> {
-        self.state.unsettled_content()
+        self.wanted_contents().lsns()
+    }
+
+    /// Returns the same with what each content belongs to, to admit them in [parts](Engine::admit_part).
+    pub fn wanted_contents(&self) -> WantedContents {
+        WantedContents::from_state(&self.state)
     }
 
     /// Admits contents of pending gates and of calls that have not ended, each with its position.
@@ -205,7 +210,20 @@ impl Engine {
         &mut self,
         contents: impl IntoIterator<Item = (Lsn, T)>,
     ) -> Result<(), (Lsn, serde_json::Error)> {
-        self.admitted.restore_content(&self.state, contents)
+        let wanted = self.wanted_contents();
+        self.admit_part(&wanted, contents)
+    }
+
+    /// Admits some of the `wanted` contents. The state may not have changed since.
+    ///
+    /// # Errors
+    /// As [`Engine::admit_content`].
+    pub fn admit_part<T: AsRef<str>>(
+        &mut self,
+        wanted: &WantedContents,
+        contents: impl IntoIterator<Item = (Lsn, T)>,
+    ) -> Result<(), (Lsn, serde_json::Error)> {
+        self.admitted.restore_content(&self.state, wanted, contents)
     }
 
     /// Records that everything up to `head` is durable. A call that a person let through its gate starts only after that: a

@@ -3,7 +3,10 @@
 //! It is kept next to the state and is not part of it: it comes from the command that caused it, or from the log before
 //! recovery.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{event::Event, state::State};
 use crate::{
@@ -114,60 +117,162 @@ impl AdmittedContent {
         self.answer_texts.retain(|gate, _| state.gate(*gate).is_some());
     }
 
-    /// Takes contents from the log, before recovery.
+    /// Takes contents from the log, before recovery: all that are wanted, or some of them.
     ///
     /// # Errors
     /// The position of the first content that does not match its record, and the cause.
     pub(crate) fn restore_content<T: AsRef<str>>(
         &mut self,
         state: &State,
+        wanted: &WantedContents,
         contents: impl IntoIterator<Item = (Lsn, T)>,
     ) -> Result<(), (Lsn, serde_json::Error)> {
-        let places = ContentPositions::from_state(state);
+        let mut asked = BTreeSet::new();
         for (lsn, content) in contents {
             let content = content.as_ref();
-            for call in places.calls.get(&lsn).into_iter().flatten() {
-                self.calls.insert(*call, Arc::new(serde_json::from_str(content).map_err(|error| (lsn, error))?));
-            }
-            for gate in places.gates.get(&lsn).into_iter().flatten() {
-                let shown = serde_json::from_str(content).map_err(|error| (lsn, error))?;
-                self.gates.insert(gate.id(), Arc::new(shown));
-                if let Some(call) = gate.call() {
-                    self.answers.entry(call).or_default().push(gate.id());
+            for (_, user) in wanted.at_lsn(lsn) {
+                match user {
+                    ContentUser::Call(call) => {
+                        self.calls
+                            .insert(*call, Arc::new(serde_json::from_str(content).map_err(|error| (lsn, error))?));
+                    }
+                    ContentUser::Gate(gate, call) => {
+                        self.gates
+                            .insert(*gate, Arc::new(serde_json::from_str(content).map_err(|error| (lsn, error))?));
+                        if let Some(call) = call {
+                            self.answers.entry(*call).or_default().push(*gate);
+                            asked.insert(*call);
+                        }
+                    }
+                    ContentUser::Answer(gate) => {
+                        self.answer_texts.insert(*gate, content.into());
+                    }
                 }
             }
-            for gate in places.answers.get(&lsn).into_iter().flatten() {
-                self.answer_texts.insert(*gate, content.into());
-            }
         }
-        for gates in self.answers.values_mut() {
+        for call in asked {
             // Ids of one millisecond have no order of their own; positions in the log do.
+            let gates = self.answers.entry(call).or_default();
             gates.sort_unstable_by_key(|gate| state.gate(*gate).map(Gate::content_lsn));
         }
         Ok(())
     }
 }
 
-/// Positions of contents in the log.
-#[derive(Default)]
-struct ContentPositions<'a> {
-    calls: BTreeMap<Lsn, Vec<CallId>>,
-    gates: BTreeMap<Lsn, Vec<&'a Gate>>,
-    answers: BTreeMap<Lsn, Vec<GateId>>,
+/// Contents that settling needs: of pending gates, and of calls that have not ended with their gates and answers.
+#[derive(Clone, Debug)]
+pub struct WantedContents {
+    /// In the order of the log.
+    users: Vec<(Lsn, ContentUser)>,
 }
 
-impl<'a> ContentPositions<'a> {
-    fn from_state(state: &'a State) -> Self {
-        let mut places = Self::default();
-        for call in state.calls().filter(|call| !call.is_over()) {
-            places.calls.entry(call.content_lsn()).or_default().push(call.id());
+/// What a content belongs to.
+#[derive(Clone, Copy, Debug)]
+enum ContentUser {
+    Call(CallId),
+    /// The question of a gate, with the call that opened it.
+    Gate(GateId, Option<CallId>),
+    Answer(GateId),
+}
+
+impl WantedContents {
+    pub(crate) fn from_state(state: &State) -> Self {
+        let calls = state.calls().filter(|call| !call.is_over());
+        let mut users: Vec<_> = calls.map(|call| (call.content_lsn(), ContentUser::Call(call.id()))).collect();
+        for gate in state.all_gates().filter(|gate| gate.is_pending() || state.is_awaited(gate)) {
+            users.push((gate.content_lsn(), ContentUser::Gate(gate.id(), gate.call())));
+            users.extend(gate.answer_content().map(|lsn| (lsn, ContentUser::Answer(gate.id()))));
         }
-        for gate in state.all_gates() {
-            places.gates.entry(gate.content_lsn()).or_default().push(gate);
-            if let Some(answer) = gate.answer_content() {
-                places.answers.entry(answer).or_default().push(gate.id());
+        users.sort_by_key(|(lsn, _)| *lsn);
+        Self { users }
+    }
+
+    /// Returns the positions, each once and in their order.
+    pub fn lsns(&self) -> Vec<Lsn> {
+        let mut lsns: Vec<Lsn> = self.users.iter().map(|(lsn, _)| *lsn).collect();
+        lsns.dedup();
+        lsns
+    }
+
+    fn at_lsn(&self, lsn: Lsn) -> impl Iterator<Item = &(Lsn, ContentUser)> {
+        let first = self.users.partition_point(|(at, _)| *at < lsn);
+        self.users[first..].iter().take_while(move |(at, _)| *at == lsn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AdmittedContent, WantedContents};
+    use crate::{
+        decision::{Event, FactMeta, State},
+        digest::Digest,
+        gate::{self, Fallback, Kind},
+        id::{CallId, GateId, Lsn},
+        time::Millis,
+    };
+
+    fn opened(number: u64, call: Option<CallId>) -> Event {
+        Event::Gate(gate::Event::Opened {
+            gate: GateId::new(uuid::Uuid::from_u128(number.into())),
+            kind: Kind::Approval,
+            ordinal: 0,
+            number: 0,
+            stage: None,
+            run: None,
+            call,
+            subject: Digest::hash_bytes(b""),
+            scopes: Vec::new(),
+            deadline: None,
+            fallback: Fallback::Deny,
+            remind_at: None,
+            steps: Vec::new(),
+        })
+    }
+
+    fn apply_at(state: &mut State, lsn: u64, event: &Event) {
+        state.apply(event, &FactMeta { lsn: Lsn(lsn), at: Millis(1), session: None });
+    }
+
+    #[test]
+    fn each_content_is_wanted_once_and_taken_in_any_parts() {
+        let text = r#"{"kind":"approval","tool":"t","arguments":{},"signature":"t()","why":"w"}"#;
+        for (count, part) in [(10, 3), (1_000, 100), (100_000, 256)] {
+            let mut state = State::default();
+            (1..=count).for_each(|number| apply_at(&mut state, number, &opened(number, None)));
+            let wanted = WantedContents::from_state(&state);
+            let lsns = wanted.lsns();
+            assert_eq!(lsns, (1..=count).map(Lsn).collect::<Vec<_>>());
+            let mut admitted = AdmittedContent::default();
+            for part in lsns.chunks(part) {
+                admitted.restore_content(&state, &wanted, part.iter().map(|lsn| (*lsn, text))).unwrap();
             }
+            assert_eq!(admitted.gates.len(), lsns.len());
         }
-        places
+    }
+
+    #[test]
+    fn gates_of_one_call_are_in_the_order_of_the_log() {
+        let call = CallId::new(uuid::Uuid::from_u128(7));
+        let text = r#"{"kind":"approval","tool":"t","arguments":{},"signature":"t()","why":"w"}"#;
+        let mut state = State::default();
+        for (lsn, number) in [(1, 3), (2, 1), (3, 2)] {
+            apply_at(&mut state, lsn, &opened(number, Some(call)));
+        }
+        let wanted = WantedContents::from_state(&state);
+        let mut admitted = AdmittedContent::default();
+        for lsn in [3, 1, 2] {
+            admitted.restore_content(&state, &wanted, [(Lsn(lsn), text)]).unwrap();
+        }
+        let gates = [3, 1, 2].map(|number| GateId::new(uuid::Uuid::from_u128(number)));
+        assert_eq!(admitted.gates_of(call), gates);
+    }
+
+    #[test]
+    fn a_content_that_does_not_match_is_named() {
+        let mut state = State::default();
+        apply_at(&mut state, 1, &opened(1, None));
+        let wanted = WantedContents::from_state(&state);
+        let refused = AdmittedContent::default().restore_content(&state, &wanted, [(Lsn(9), "{"), (Lsn(1), "{")]);
+        assert_eq!(refused.map_err(|(lsn, _)| lsn), Err(Lsn(1)), "nothing is wanted at 9");
     }
 }

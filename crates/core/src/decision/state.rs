@@ -199,14 +199,6 @@ impl State {
         at_work.filter_map(|session| Some((session.unattended()?.deadline()?, session)))
     }
 
-    /// Returns the positions of the content that settling needs: of pending gates and of calls that have not started.
-    pub(crate) fn unsettled_content(&self) -> Vec<Lsn> {
-        let calls = self.calls.values().filter(|call| !call.is_over()).map(Call::content_lsn);
-        let gates = self.gates.values().filter(|gate| gate.is_pending() || self.is_awaited(gate));
-        let gates = gates.flat_map(|gate| [Some(gate.content_lsn()), gate.answer_content()].into_iter().flatten());
-        calls.chain(gates).collect()
-    }
-
     /// Reports whether the call that opened a gate has not ended, or the wait that it is about.
     pub(crate) fn is_awaited(&self, gate: &Gate) -> bool {
         let run = || gate.run().and_then(|run| self.runs.get(&run));

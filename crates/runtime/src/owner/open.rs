@@ -9,7 +9,7 @@ use countersign_core::{
     id::Lsn,
     time::Millis,
 };
-use countersign_store::{AnyLog, Epoch, Log as _, LogReadError, LogWriteError, Partition};
+use countersign_store::{AnyLog, Epoch, Log as _, LogReadError, LogWriteError, PageReader, Partition};
 
 use super::{OwnerHandle, OwnerOptions, parking, snapshots, step::LogOwner};
 use crate::{
@@ -17,8 +17,10 @@ use crate::{
     metrics::RuntimeMetrics,
 };
 
-/// Records replayed at a time.
+/// Records replayed at a time. While a page is replayed, the next one is read.
 const PAGE: usize = 1024;
+/// Contents admitted at a time. While they are parsed, the next ones are read.
+const CONTENTS: usize = 256;
 
 /// Why a log could not be worked with.
 #[derive(Debug, thiserror::Error)]
@@ -104,10 +106,14 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
         None => Engine::new(rules),
     };
     let snapshot = engine.state().head_lsn();
-    let mut after = snapshot;
+    let mut pages = PageReader::new(log.clone(), Partition::ZERO, snapshot, PAGE);
     loop {
-        let page = log.read_records(Partition::ZERO, after, PAGE).await?;
-        let last = page.len() < PAGE;
+        let page = pages.next().await?;
+        if page.is_empty() {
+            let head = engine.state().head_lsn();
+            engine.mark_durable(head);
+            return Ok((engine, snapshot));
+        }
         for stored in page {
             let event = Event::decode(&stored.kind, stored.version, &stored.facts)
                 .map_err(|source| OwnerOpenError::Decode { lsn: stored.lsn, source })?;
@@ -121,11 +127,6 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
                 engine.fetch_scope(&scope, records, meta.at);
             }
             engine.replay_fact(&event, &meta);
-            after = meta.lsn;
-        }
-        if last {
-            engine.mark_durable(after);
-            return Ok((engine, snapshot));
         }
     }
 }
@@ -142,13 +143,30 @@ pub async fn inspect_log(log: &AnyLog, rules: ActiveRules) -> Result<Engine, Own
 
 /// Fetches the contents that recovery needs in addition to the state.
 pub(super) async fn admit_contents(engine: &mut Engine, contents: &ContentCache) -> Result<(), OwnerOpenError> {
-    let mut needed_lsns = engine.wants_admitted();
-    needed_lsns.sort_unstable();
-    needed_lsns.dedup();
-    let contents = contents.get(&needed_lsns).await?;
-    // A gate without a reason has no content at its end.
-    let contents = needed_lsns.iter().zip(contents).filter_map(|(lsn, content)| Some((*lsn, content?)));
-    engine.admit_content(contents).map_err(|(lsn, source)| OwnerOpenError::Content { lsn, problem: source.to_string() })
+    let wanted = engine.wanted_contents();
+    let lsns = wanted.lsns();
+    let mut parts = lsns.chunks(CONTENTS);
+    let read_part = |part: &[Lsn]| {
+        let (contents, part) = (contents.clone(), part.to_vec());
+        tokio::spawn(async move { contents.get(&part).await.map(|texts| part.into_iter().zip(texts)) })
+    };
+    let mut reading = parts.next().map(read_part);
+    while let Some(read) = reading {
+        let part = match read.await {
+            Ok(part) => part?,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return Err(LogReadError::Closed.into()),
+            },
+        };
+        reading = parts.next().map(read_part);
+        // A gate without a reason has no content at its end.
+        let part = part.filter_map(|(lsn, text)| Some((lsn, text?)));
+        engine
+            .admit_part(&wanted, part)
+            .map_err(|(lsn, source)| OwnerOpenError::Content { lsn, problem: source.to_string() })?;
+    }
+    Ok(())
 }
 
 impl OwnerHandle {
