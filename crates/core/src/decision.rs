@@ -17,7 +17,7 @@ mod state;
 pub(crate) mod texts;
 mod view;
 
-pub use admitted::{AdmittedContent, WantedContents};
+pub use admitted::{AdmittedContent, ParsedContents, WantedContents};
 pub use command::{Command, CommandError, EngineReply, ResumeMode};
 pub use event::{Event, EventDecodeError, Fact, FactMeta};
 pub use residency::ResidencyScope;

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub use crate::decision::{
     ActiveRules, AdmittedContent, Command, CommandError, DecisionContext, EngineReply, Event, EventDecodeError, Fact,
-    FactMeta, ResidencyScope, ResumeMode, SNAPSHOT_VERSION, State, WantedContents,
+    FactMeta, ParsedContents, ResidencyScope, ResumeMode, SNAPSHOT_VERSION, State, WantedContents,
 };
 
 use crate::{
@@ -197,7 +197,8 @@ impl Engine {
         self.wanted_contents().lsns()
     }
 
-    /// Returns the same with what each content belongs to, to admit them in [parts](Engine::admit_part).
+    /// Returns the same with what each content belongs to, to [parse](WantedContents::parse_contents) and
+    /// [admit](Engine::admit_parsed) them in parts.
     pub fn wanted_contents(&self) -> WantedContents {
         WantedContents::from_state(&self.state)
     }
@@ -210,20 +211,14 @@ impl Engine {
         &mut self,
         contents: impl IntoIterator<Item = (Lsn, T)>,
     ) -> Result<(), (Lsn, serde_json::Error)> {
-        let wanted = self.wanted_contents();
-        self.admit_part(&wanted, contents)
+        let parsed = self.wanted_contents().parse_contents(contents)?;
+        self.admit_parsed(parsed);
+        Ok(())
     }
 
-    /// Admits some of the `wanted` contents. The state may not have changed since.
-    ///
-    /// # Errors
-    /// As [`Engine::admit_content`].
-    pub fn admit_part<T: AsRef<str>>(
-        &mut self,
-        wanted: &WantedContents,
-        contents: impl IntoIterator<Item = (Lsn, T)>,
-    ) -> Result<(), (Lsn, serde_json::Error)> {
-        self.admitted.restore_content(&self.state, wanted, contents)
+    /// Admits some of the wanted contents.
+    pub fn admit_parsed(&mut self, parsed: ParsedContents) {
+        self.admitted.admit_parsed(&self.state, parsed);
     }
 
     /// Records that everything up to `head` is durable. A call that a person let through its gate starts only after that: a

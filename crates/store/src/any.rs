@@ -10,7 +10,9 @@ use crate::{
     error::{LogReadError, LogWriteError},
     log::Log,
     memory::MemoryLog,
-    record::{Batch, Epoch, LogHead, Partition, ReadScope, Snapshot, StoredContent, StoredRecord},
+    record::{
+        Batch, Epoch, FactsPage, LogHead, Partition, ReadScope, RecordFacts, Snapshot, StoredContent, StoredRecord,
+    },
     sqlite::SqliteLog,
     verify::VerifyReport,
 };
@@ -69,6 +71,16 @@ impl Log for AnyLog {
         limit: usize,
     ) -> Result<Vec<StoredRecord>, LogReadError> {
         delegate!(self, log => log.read_records(partition, after, limit))
+    }
+
+    async fn read_facts<T: Send + 'static>(
+        &self,
+        partition: Partition,
+        after: Lsn,
+        limit: usize,
+        convert: fn(RecordFacts<'_>) -> T,
+    ) -> Result<FactsPage<T>, LogReadError> {
+        delegate!(self, log => log.read_facts(partition, after, limit, convert))
     }
 
     async fn read_scope(

@@ -31,7 +31,8 @@ pub use log::Log;
 pub use memory::{DiskState, LogFault, MemoryLog, UncertainOutcome};
 pub use pages::PageReader;
 pub use record::{
-    Batch, Epoch, FACTS_LIMIT, LogHead, LogRecord, Partition, ReadScope, Snapshot, StoredContent, StoredRecord,
+    Batch, Epoch, FACTS_LIMIT, FactsPage, LogHead, LogRecord, Partition, ReadScope, RecordFacts, Snapshot,
+    StoredContent, StoredRecord,
 };
 pub use sqlite::{BALLAST_SIZE, LogOptions, SqliteLog, copy_log};
 pub use verify::{Corruption, VerifyReport};

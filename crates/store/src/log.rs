@@ -8,7 +8,9 @@ use countersign_core::id::Lsn;
 use crate::{
     append::PendingAppend,
     error::{AppendError, LogReadError, LogWriteError},
-    record::{Batch, Epoch, LogHead, Partition, ReadScope, Snapshot, StoredContent, StoredRecord},
+    record::{
+        Batch, Epoch, FactsPage, LogHead, Partition, ReadScope, RecordFacts, Snapshot, StoredContent, StoredRecord,
+    },
     verify::VerifyReport,
 };
 
@@ -152,6 +154,20 @@ pub trait Log: Send + Sync + 'static {
         after: Lsn,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<StoredRecord>, LogReadError>> + Send;
+
+    /// Converts the facts of up to `limit` records after `after`, in order. Fewer than `limit` means that there were no more.
+    ///
+    /// For readers of a whole log: `convert` runs where the records are read, and no text is copied.
+    ///
+    /// # Errors
+    /// As [`Log::read_records`].
+    fn read_facts<T: Send + 'static>(
+        &self,
+        partition: Partition,
+        after: Lsn,
+        limit: usize,
+        convert: fn(RecordFacts<'_>) -> T,
+    ) -> impl Future<Output = Result<FactsPage<T>, LogReadError>> + Send;
 
     /// Returns up to `limit` records of `scope` after `after`, in order. Fewer than `limit` means that there were no more.
     ///

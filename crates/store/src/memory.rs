@@ -26,7 +26,9 @@ use crate::{
     append::PendingAppend,
     error::{AppendError, LogReadError, LogWriteError},
     log::Log,
-    record::{Batch, Epoch, LogHead, Partition, ReadScope, Snapshot, StoredContent, StoredRecord},
+    record::{
+        Batch, Epoch, FactsPage, LogHead, Partition, ReadScope, RecordFacts, Snapshot, StoredContent, StoredRecord,
+    },
     verify::VerifyReport,
     view::LogView,
 };
@@ -251,6 +253,18 @@ impl Log for MemoryLog {
         let mut storage = self.lock_storage();
         storage.settle_uncertain()?;
         Ok(storage.read_page(None, after, limit))
+    }
+
+    async fn read_facts<T: Send + 'static>(
+        &self,
+        partition: Partition,
+        after: Lsn,
+        limit: usize,
+        convert: fn(RecordFacts<'_>) -> T,
+    ) -> Result<FactsPage<T>, LogReadError> {
+        let page = self.read_records(partition, after, limit).await?;
+        let last = page.last().map_or(after, |stored| stored.lsn);
+        Ok(FactsPage { converted: page.iter().map(|stored| convert(RecordFacts::of_stored(stored))).collect(), last })
     }
 
     async fn read_scope(

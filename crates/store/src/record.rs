@@ -126,6 +126,46 @@ impl StoredRecord {
     }
 }
 
+/// The facts of one record, borrowed where they are read. What only finds or checks a record is left out.
+#[derive(Clone, Debug)]
+pub struct RecordFacts<'a> {
+    /// Position of the record.
+    pub lsn: Lsn,
+    /// When it was decided.
+    pub at: Millis,
+    /// The session that it belongs to, if any.
+    pub session: Option<SessionId>,
+    /// Kind of the event.
+    pub kind: &'a str,
+    /// The version of the form in which its facts are written.
+    pub version: u16,
+    /// JSON text.
+    pub facts: &'a str,
+}
+
+impl<'a> RecordFacts<'a> {
+    /// Borrows those of `stored`.
+    pub(crate) fn of_stored(stored: &'a StoredRecord) -> Self {
+        Self {
+            lsn: stored.lsn,
+            at: stored.at,
+            session: stored.session.clone(),
+            kind: &stored.kind,
+            version: stored.version,
+            facts: &stored.facts,
+        }
+    }
+}
+
+/// The converted facts of records that follow one another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactsPage<T> {
+    /// One for each record, in order.
+    pub converted: Vec<T>,
+    /// Position of the last record; the one before the page if there are none.
+    pub last: Lsn,
+}
+
 /// Records of a partition to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope<'a> {

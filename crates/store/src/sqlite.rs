@@ -16,6 +16,7 @@ mod copy;
 mod epoch;
 mod file;
 mod lock;
+mod options;
 mod query;
 mod readers;
 mod schema;
@@ -40,7 +41,7 @@ use bytes::Bytes;
 use countersign_core::id::Lsn;
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::{ballast::BALLAST_SIZE, copy::copy_log};
+pub use self::{ballast::BALLAST_SIZE, copy::copy_log, options::LogOptions};
 use self::{
     ballast::Ballast,
     file::SqliteLogFile,
@@ -52,9 +53,10 @@ use crate::{
     append::PendingAppend,
     error::{AppendError, ErrorCause, LogOpenError, LogReadError, LogWriteError},
     log::Log,
-    record::{Batch, Epoch, LogHead, Partition, ReadScope, Snapshot, StoredContent, StoredRecord},
+    record::{
+        Batch, Epoch, FactsPage, LogHead, Partition, ReadScope, RecordFacts, Snapshot, StoredContent, StoredRecord,
+    },
     verify::{ChainWalk, VerifyReport},
-    view::LogView,
 };
 
 /// Commands that may wait for the writer; later callers wait for a place.
@@ -62,28 +64,6 @@ const QUEUE: usize = 256;
 
 /// Records that are checked in one short transaction.
 const VERIFY_PAGE: usize = 512;
-
-/// Options of a log in a file.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// The newest format of events that the caller can read. A log in a newer one is refused, an older one is marked
-    /// with this.
-    pub event_format: u32,
-    /// Path of a file of [`BALLAST_SIZE`] that is given up when the disk is full. None by default.
-    pub ballast: Option<PathBuf>,
-    /// The most pages of 4 KiB that the file may have. As many as the disk holds by default.
-    pub max_pages: Option<u32>,
-    /// Number of reads that may run at the same time.
-    pub readers: usize,
-    /// Views that are folded from the records as they are written. Their names differ.
-    pub views: Vec<Arc<dyn LogView>>,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        Self { event_format: 1, ballast: None, max_pages: None, readers: 4, views: Vec::new() }
-    }
-}
 
 /// A log in a SQLite file. A clone is another handle to the same log.
 ///
@@ -394,6 +374,17 @@ impl Log for SqliteLog {
     ) -> Result<Vec<StoredRecord>, LogReadError> {
         let page = self.run_query(partition, move |connection| query::read_page(connection, after, limit)).await?;
         Ok(page.unwrap_or_default())
+    }
+
+    async fn read_facts<T: Send + 'static>(
+        &self,
+        partition: Partition,
+        after: Lsn,
+        limit: usize,
+        convert: fn(RecordFacts<'_>) -> T,
+    ) -> Result<FactsPage<T>, LogReadError> {
+        let page = self.run_query(partition, move |connection| query::read_facts(connection, after, limit, convert));
+        Ok(page.await?.unwrap_or(FactsPage { converted: Vec::new(), last: after }))
     }
 
     async fn read_scope(

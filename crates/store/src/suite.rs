@@ -22,7 +22,8 @@ use crate::{
     error::{AppendError, LogReadError, LogWriteError},
     log::Log,
     record::{
-        Batch, Epoch, FACTS_LIMIT, LogHead, LogRecord, Partition, ReadScope, Snapshot, StoredContent, StoredRecord,
+        Batch, Epoch, FACTS_LIMIT, FactsPage, LogHead, LogRecord, Partition, ReadScope, RecordFacts, Snapshot,
+        StoredContent, StoredRecord,
     },
     view::LogView,
 };
@@ -256,6 +257,16 @@ pub async fn pages_join_without_a_gap(subject: &impl LogFixture) {
     }
     assert_eq!(joined, whole);
     assert_eq!(log.read_records(ZERO, Lsn(5), 2).await.expect("readable"), []);
+    let facts = |record: RecordFacts<'_>| {
+        (record.lsn, record.at, record.session, record.kind.to_owned(), record.version, record.facts.to_owned())
+    };
+    for (after, limit) in [(0, 9), (0, 2), (3, 2), (4, 2), (5, 2), (u64::MAX, 2), (0, 0)] {
+        let records = log.read_records(ZERO, Lsn(after), limit).await.expect("readable");
+        let read = log.read_facts(ZERO, Lsn(after), limit, facts).await.expect("readable");
+        let last = records.last().map_or(Lsn(after), |record| record.lsn);
+        let converted = records.iter().map(|record| facts(RecordFacts::of_stored(record))).collect();
+        assert_eq!(read, FactsPage { converted, last }, "{limit} after {after}");
+    }
     assert_eq!(log.read_records(ZERO, Lsn(u64::MAX), 2).await.expect("readable"), []);
     assert_eq!(log.read_records(ZERO, Lsn(0), 0).await.expect("readable"), []);
 }

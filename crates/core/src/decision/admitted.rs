@@ -118,35 +118,22 @@ impl AdmittedContent {
     }
 
     /// Takes contents from the log, before recovery: all that are wanted, or some of them.
-    ///
-    /// # Errors
-    /// The position of the first content that does not match its record, and the cause.
-    pub(crate) fn restore_content<T: AsRef<str>>(
-        &mut self,
-        state: &State,
-        wanted: &WantedContents,
-        contents: impl IntoIterator<Item = (Lsn, T)>,
-    ) -> Result<(), (Lsn, serde_json::Error)> {
+    pub(crate) fn admit_parsed(&mut self, state: &State, parsed: ParsedContents) {
         let mut asked = BTreeSet::new();
-        for (lsn, content) in contents {
-            let content = content.as_ref();
-            for (_, user) in wanted.at_lsn(lsn) {
-                match user {
-                    ContentUser::Call(call) => {
-                        self.calls
-                            .insert(*call, Arc::new(serde_json::from_str(content).map_err(|error| (lsn, error))?));
+        for content in parsed.0 {
+            match content {
+                ParsedContent::Call(call, details) => {
+                    self.calls.insert(call, details);
+                }
+                ParsedContent::Gate(gate, call, shown) => {
+                    self.gates.insert(gate, shown);
+                    if let Some(call) = call {
+                        self.answers.entry(call).or_default().push(gate);
+                        asked.insert(call);
                     }
-                    ContentUser::Gate(gate, call) => {
-                        self.gates
-                            .insert(*gate, Arc::new(serde_json::from_str(content).map_err(|error| (lsn, error))?));
-                        if let Some(call) = call {
-                            self.answers.entry(*call).or_default().push(*gate);
-                            asked.insert(*call);
-                        }
-                    }
-                    ContentUser::Answer(gate) => {
-                        self.answer_texts.insert(*gate, content.into());
-                    }
+                }
+                ParsedContent::Answer(gate, text) => {
+                    self.answer_texts.insert(gate, text);
                 }
             }
         }
@@ -155,7 +142,6 @@ impl AdmittedContent {
             let gates = self.answers.entry(call).or_default();
             gates.sort_unstable_by_key(|gate| state.gate(*gate).map(Gate::content_lsn));
         }
-        Ok(())
     }
 }
 
@@ -163,7 +149,7 @@ impl AdmittedContent {
 #[derive(Clone, Debug)]
 pub struct WantedContents {
     /// In the order of the log.
-    users: Vec<(Lsn, ContentUser)>,
+    users: Arc<[(Lsn, ContentUser)]>,
 }
 
 /// What a content belongs to.
@@ -175,6 +161,17 @@ enum ContentUser {
     Answer(GateId),
 }
 
+/// Wanted contents that were read from the log, some or all of them.
+#[derive(Debug)]
+pub struct ParsedContents(Vec<ParsedContent>);
+
+#[derive(Debug)]
+enum ParsedContent {
+    Call(CallId, Arc<call::CallDetails>),
+    Gate(GateId, Option<CallId>, Arc<gate::GateContent>),
+    Answer(GateId, Arc<str>),
+}
+
 impl WantedContents {
     pub(crate) fn from_state(state: &State) -> Self {
         let calls = state.calls().filter(|call| !call.is_over());
@@ -184,7 +181,7 @@ impl WantedContents {
             users.extend(gate.answer_content().map(|lsn| (lsn, ContentUser::Answer(gate.id()))));
         }
         users.sort_by_key(|(lsn, _)| *lsn);
-        Self { users }
+        Self { users: users.into() }
     }
 
     /// Returns the positions, each once and in their order.
@@ -194,9 +191,32 @@ impl WantedContents {
         lsns
     }
 
-    fn at_lsn(&self, lsn: Lsn) -> impl Iterator<Item = &(Lsn, ContentUser)> {
-        let first = self.users.partition_point(|(at, _)| *at < lsn);
-        self.users[first..].iter().take_while(move |(at, _)| *at == lsn)
+    /// Parses contents of the log, each with its position. Those that are not wanted are skipped.
+    ///
+    /// # Errors
+    /// The position of the first content that does not match its record, and the JSON error.
+    pub fn parse_contents<T: AsRef<str>>(
+        &self,
+        contents: impl IntoIterator<Item = (Lsn, T)>,
+    ) -> Result<ParsedContents, (Lsn, serde_json::Error)> {
+        let mut parsed = Vec::new();
+        for (lsn, content) in contents {
+            let content = content.as_ref();
+            let first = self.users.partition_point(|(at, _)| *at < lsn);
+            for (_, user) in self.users[first..].iter().take_while(|(at, _)| *at == lsn) {
+                let refused = |error| (lsn, error);
+                parsed.push(match user {
+                    ContentUser::Call(call) => {
+                        ParsedContent::Call(*call, Arc::new(serde_json::from_str(content).map_err(refused)?))
+                    }
+                    ContentUser::Gate(gate, call) => {
+                        ParsedContent::Gate(*gate, *call, Arc::new(serde_json::from_str(content).map_err(refused)?))
+                    }
+                    ContentUser::Answer(gate) => ParsedContent::Answer(*gate, content.into()),
+                });
+            }
+        }
+        Ok(ParsedContents(parsed))
     }
 }
 
@@ -244,7 +264,8 @@ mod tests {
             assert_eq!(lsns, (1..=count).map(Lsn).collect::<Vec<_>>());
             let mut admitted = AdmittedContent::default();
             for part in lsns.chunks(part) {
-                admitted.restore_content(&state, &wanted, part.iter().map(|lsn| (*lsn, text))).unwrap();
+                let parsed = wanted.parse_contents(part.iter().map(|lsn| (*lsn, text))).unwrap();
+                admitted.admit_parsed(&state, parsed);
             }
             assert_eq!(admitted.gates.len(), lsns.len());
         }
@@ -261,7 +282,7 @@ mod tests {
         let wanted = WantedContents::from_state(&state);
         let mut admitted = AdmittedContent::default();
         for lsn in [3, 1, 2] {
-            admitted.restore_content(&state, &wanted, [(Lsn(lsn), text)]).unwrap();
+            admitted.admit_parsed(&state, wanted.parse_contents([(Lsn(lsn), text)]).unwrap());
         }
         let gates = [3, 1, 2].map(|number| GateId::new(uuid::Uuid::from_u128(number)));
         assert_eq!(admitted.gates_of(call), gates);
@@ -272,7 +293,7 @@ mod tests {
         let mut state = State::default();
         apply_at(&mut state, 1, &opened(1, None));
         let wanted = WantedContents::from_state(&state);
-        let refused = AdmittedContent::default().restore_content(&state, &wanted, [(Lsn(9), "{"), (Lsn(1), "{")]);
-        assert_eq!(refused.map_err(|(lsn, _)| lsn), Err(Lsn(1)), "nothing is wanted at 9");
+        let refused = wanted.parse_contents([(Lsn(9), "{"), (Lsn(1), "{")]);
+        assert_eq!(refused.map_err(|(lsn, _)| lsn).err(), Some(Lsn(1)), "nothing is wanted at 9");
     }
 }

@@ -180,7 +180,7 @@ impl EngineFixture {
         let wanted = engine.wanted_contents();
         for part in wanted.lsns().chunks(2) {
             let contents = part.iter().filter_map(|lsn| Some((*lsn, self.content(*lsn)?)));
-            engine.admit_part(&wanted, contents).expect("the stage has it");
+            engine.admit_parsed(wanted.parse_contents(contents).expect("the stage has it"));
         }
         engine
     }

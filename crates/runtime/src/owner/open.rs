@@ -9,7 +9,8 @@ use countersign_core::{
     id::Lsn,
     time::Millis,
 };
-use countersign_store::{AnyLog, Epoch, Log as _, LogReadError, LogWriteError, PageReader, Partition};
+use countersign_store::{AnyLog, Epoch, Log as _, LogReadError, LogWriteError, PageReader, Partition, RecordFacts};
+use futures_util::{StreamExt as _, stream};
 
 use super::{OwnerHandle, OwnerOptions, parking, snapshots, step::LogOwner};
 use crate::{
@@ -17,10 +18,11 @@ use crate::{
     metrics::RuntimeMetrics,
 };
 
-/// Records replayed at a time. While a page is replayed, the next one is read.
+/// Records replayed at a time. While a page is replayed, the next ones are read and decoded.
 const PAGE: usize = 1024;
-/// Contents admitted at a time. While they are parsed, the next ones are read.
+/// Contents that are read and parsed at a time, and how many parts of them are at work.
 const CONTENTS: usize = 256;
+const PARTS: usize = 2;
 
 /// Why a log could not be worked with.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +108,7 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
         None => Engine::new(rules),
     };
     let snapshot = engine.state().head_lsn();
-    let mut pages = PageReader::new(log.clone(), Partition::ZERO, snapshot, PAGE);
+    let mut pages = PageReader::new(log.clone(), Partition::ZERO, snapshot, PAGE, decode_record);
     loop {
         let page = pages.next().await?;
         if page.is_empty() {
@@ -114,10 +116,8 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
             engine.mark_durable(head);
             return Ok((engine, snapshot));
         }
-        for stored in page {
-            let event = Event::decode(&stored.kind, stored.version, &stored.facts)
-                .map_err(|source| OwnerOpenError::Decode { lsn: stored.lsn, source })?;
-            let meta = FactMeta { lsn: stored.lsn, at: stored.at, session: stored.session };
+        for decoded in page {
+            let (event, meta) = decoded?;
             // A snapshot leaves out sessions at rest; one that resumed after it is needed whole.
             if let Some(scope) =
                 meta.session.clone().map(ResidencyScope::Session).filter(|scope| engine.needs_fetch(scope))
@@ -129,6 +129,12 @@ async fn replay_behind(log: &AnyLog, rules: ActiveRules) -> Result<(Engine, Lsn)
             engine.replay_fact(&event, &meta);
         }
     }
+}
+
+fn decode_record(record: RecordFacts<'_>) -> Result<(Event, FactMeta), OwnerOpenError> {
+    let event = Event::decode(record.kind, record.version, record.facts)
+        .map_err(|source| OwnerOpenError::Decode { lsn: record.lsn, source })?;
+    Ok((event, FactMeta { lsn: record.lsn, at: record.at, session: record.session }))
 }
 
 /// Reads the state of a log without owning it: nothing is recovered, decided or written.
@@ -144,27 +150,27 @@ pub async fn inspect_log(log: &AnyLog, rules: ActiveRules) -> Result<Engine, Own
 /// Fetches the contents that recovery needs in addition to the state.
 pub(super) async fn admit_contents(engine: &mut Engine, contents: &ContentCache) -> Result<(), OwnerOpenError> {
     let wanted = engine.wanted_contents();
-    let lsns = wanted.lsns();
-    let mut parts = lsns.chunks(CONTENTS);
-    let read_part = |part: &[Lsn]| {
-        let (contents, part) = (contents.clone(), part.to_vec());
-        tokio::spawn(async move { contents.get(&part).await.map(|texts| part.into_iter().zip(texts)) })
-    };
-    let mut reading = parts.next().map(read_part);
-    while let Some(read) = reading {
-        let part = match read.await {
-            Ok(part) => part?,
+    let parts: Vec<Vec<Lsn>> = wanted.lsns().chunks(CONTENTS).map(<[Lsn]>::to_vec).collect();
+    let parsing = parts.into_iter().map(|part: Vec<Lsn>| {
+        let (contents, wanted) = (contents.clone(), wanted.clone());
+        tokio::spawn(async move {
+            let texts = contents.get(&part).await?;
+            // A gate without a reason has no content at its end.
+            let texts = part.into_iter().zip(texts).filter_map(|(lsn, text)| Some((lsn, text?)));
+            wanted
+                .parse_contents(texts)
+                .map_err(|(lsn, source)| OwnerOpenError::Content { lsn, problem: source.to_string() })
+        })
+    });
+    let mut parsing = stream::iter(parsing).buffered(PARTS);
+    while let Some(parsed) = parsing.next().await {
+        match parsed {
+            Ok(parsed) => engine.admit_parsed(parsed?),
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => return Err(LogReadError::Closed.into()),
             },
-        };
-        reading = parts.next().map(read_part);
-        // A gate without a reason has no content at its end.
-        let part = part.filter_map(|(lsn, text)| Some((lsn, text?)));
-        engine
-            .admit_part(&wanted, part)
-            .map_err(|(lsn, source)| OwnerOpenError::Content { lsn, problem: source.to_string() })?;
+        }
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, params, types::Type};
 
 use super::schema;
 use crate::{
-    record::{LogHead, Snapshot, StoredContent, StoredRecord},
+    record::{FactsPage, LogHead, RecordFacts, Snapshot, StoredContent, StoredRecord},
     verify::{ChainWalk, ContentBytes},
 };
 
@@ -107,6 +107,43 @@ pub(super) fn read_page(connection: &Connection, after: Lsn, limit: usize) -> ru
          WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"
     };
     collect_page(connection.prepare_cached(sql)?.query([sql_position(after), sql_count(limit)])?)
+}
+
+/// Converts the facts of up to `limit` records after `after`.
+pub(super) fn read_facts<T>(
+    connection: &Connection,
+    after: Lsn,
+    limit: usize,
+    convert: fn(RecordFacts<'_>) -> T,
+) -> rusqlite::Result<FactsPage<T>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT lsn, at, session, kind, version, facts FROM events WHERE lsn > ?1 ORDER BY lsn LIMIT ?2",
+    )?;
+    let mut rows = statement.query([sql_position(after), sql_count(limit)])?;
+    let mut page = FactsPage { converted: Vec::new(), last: after };
+    let mut before = None;
+    while let Some(row) = rows.next()? {
+        let session = read_session(row, 2, before.as_ref())?;
+        if session.is_some() {
+            before.clone_from(&session);
+        }
+        page.last = read_lsn(row, 0)?;
+        page.converted.push(convert(RecordFacts {
+            lsn: page.last,
+            at: Millis(row.get::<_, i64>(1)?.cast_unsigned()),
+            session,
+            kind: read_text(row, 3)?,
+            version: row.get(4)?,
+            facts: read_text(row, 5)?,
+        }));
+    }
+    Ok(page)
+}
+
+fn read_text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a str> {
+    let value = row.get_ref(column)?;
+    let conversion = |error| rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), Box::new(error));
+    value.as_str().map_err(conversion)
 }
 
 /// Indexes of records other than their position.
