@@ -9,6 +9,7 @@ use countersign_core::{
     id::{GateId, Lsn, SessionId},
 };
 use countersign_http::web::sse;
+use countersign_view::GateRequest;
 use serde_json::{Value, json};
 
 use super::prompt_card::{self, PromptCard};
@@ -97,7 +98,7 @@ impl PromptQueues {
 
     /// Adds a gate that is younger than all before. One whose content is not in memory is not shown.
     fn add_gate(&mut self, engine: &Engine, gate: &Gate) {
-        if engine.admitted().gate_content(gate.id()).is_none() {
+        if GateRequest::at_hand(engine, gate.id()).is_none() {
             return;
         }
         let card = || PromptCard::from_gate(engine, gate);

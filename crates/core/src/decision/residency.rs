@@ -80,11 +80,12 @@ pub(crate) fn scope_of(command: &Command) -> Option<ResidencyScope> {
 impl State {
     /// Reports whether `scope` is not loaded and may be in the log.
     pub(crate) fn needs_fetch(&self, scope: &ResidencyScope) -> bool {
-        let is_here = match scope {
-            ResidencyScope::Session(id) => self.sessions.contains_key(id),
-            ResidencyScope::Gate(id) => self.gates.contains_key(id),
-        };
-        self.is_partial && !is_here
+        // In this order: a replay asks at each record, and mostly everything is loaded.
+        self.is_partial
+            && match scope {
+                ResidencyScope::Session(id) => !self.sessions.contains_key(id),
+                ResidencyScope::Gate(id) => !self.gates.contains_key(id),
+            }
     }
 
     /// Applies the records of `scope`, in order. Other records are skipped.
