@@ -55,6 +55,12 @@ impl ContentCache {
         self.cache.lock().insert_text(lsn, Arc::clone(text));
     }
 
+    /// Returns the size of the cache.
+    #[cfg(test)]
+    pub(crate) fn cached_bytes(&self) -> usize {
+        self.cache.lock().bytes
+    }
+
     /// Forgets everything that may not be in the log after all.
     pub(crate) fn forget_after(&self, head: Lsn) {
         let mut cache = self.cache.lock();
@@ -68,6 +74,26 @@ impl ContentCache {
     /// # Errors
     /// The error of the log.
     pub async fn get(&self, lsns: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, LogReadError> {
+        let (found, read) = self.find_texts(lsns).await?;
+        let mut cache = self.cache.lock();
+        for at in read {
+            if let Some(text) = &found[at] {
+                cache.insert_text(lsns[at], Arc::clone(text));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the same, for a reader of very many that keeps them in another form: none of them becomes part of the cache.
+    ///
+    /// # Errors
+    /// The error of the log.
+    pub(crate) async fn get_once(&self, lsns: &[Lsn]) -> Result<Vec<Option<Arc<str>>>, LogReadError> {
+        Ok(self.find_texts(lsns).await?.0)
+    }
+
+    /// Returns the contents at `lsns`, and the indexes of those that were not in the cache.
+    async fn find_texts(&self, lsns: &[Lsn]) -> Result<(Vec<Option<Arc<str>>>, Vec<usize>), LogReadError> {
         let (mut found, missing) = {
             let cache = self.cache.lock();
             let found: Vec<Option<Arc<str>>> = lsns.iter().map(|lsn| cache.texts.get(lsn).cloned()).collect();
@@ -75,17 +101,15 @@ impl ContentCache {
             (found, missing)
         };
         if missing.is_empty() {
-            return Ok(found);
+            return Ok((found, missing));
         }
         let missing_lsns: Vec<Lsn> = missing.iter().map(|&at| lsns[at]).collect();
         let read = self.log.read_contents(Partition::ZERO, &missing_lsns).await?;
-        let mut cache = self.cache.lock();
-        for (at, content) in missing.into_iter().zip(read) {
+        for (at, content) in missing.iter().zip(read) {
             if let Some(StoredContent::Text(text)) = content {
-                cache.insert_text(lsns[at], Arc::clone(&text));
-                found[at] = Some(text);
+                found[*at] = Some(text);
             }
         }
-        Ok(found)
+        Ok((found, missing))
     }
 }

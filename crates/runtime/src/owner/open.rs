@@ -154,7 +154,7 @@ pub(super) async fn admit_contents(engine: &mut Engine, contents: &ContentCache)
     let parsing = parts.into_iter().map(|part: Vec<Lsn>| {
         let (contents, wanted) = (contents.clone(), wanted.clone());
         tokio::spawn(async move {
-            let texts = contents.get(&part).await?;
+            let texts = contents.get_once(&part).await?;
             // A gate without a reason has no content at its end.
             let texts = part.into_iter().zip(texts).filter_map(|(lsn, text)| Some((lsn, text?)));
             wanted
@@ -232,5 +232,84 @@ impl OwnerOptions {
             now,
             fresh: countersign_core::id::IdGenerator::new((self.entropy)()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::{
+        call::{self, AgentRequest},
+        engine::{ActiveRules, Command, DecisionContext, Engine},
+        gate::IdentityMap,
+        id::{IdGenerator, Lsn, PrincipalId, SessionId},
+        policy::{CompiledRules, DefaultPolicy, PathContext},
+        session,
+        time::Millis,
+        tool::{RepeatMode, ToolEffect},
+    };
+    use countersign_store::{AnyLog, Batch, Log as _, MemoryLog, Partition};
+    use serde_json::Map;
+
+    use super::{CONTENTS, PAGE, admit_contents, replay_log};
+    use crate::{deliver::ContentCache, owner::encode_record};
+
+    fn rules() -> ActiveRules {
+        ActiveRules {
+            compiled: CompiledRules::default(),
+            default_policy: DefaultPolicy::Gateway,
+            path_context: PathContext::default(),
+            people: IdentityMap::default(),
+        }
+    }
+
+    fn request(session: &SessionId, number: usize) -> Command {
+        Command::Call(call::Command::Request(Box::new(AgentRequest {
+            session: session.clone(),
+            principal: PrincipalId::new("agent:pi"),
+            door: "agent-gate".into(),
+            wire: number.to_string().into(),
+            key: None,
+            tool: "open_door".into(),
+            arguments: Map::new(),
+            signatures: vec![format!("open_door({number})")],
+            named: Vec::new(),
+            undeclared: Vec::new(),
+            service: Some("house".into()),
+            effect: ToolEffect::Changes,
+            repeat: RepeatMode::Once,
+        })))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_page_and_every_part_of_the_contents_is_taken() {
+        let session = SessionId::new("agent:pi");
+        let settings = Box::new(session::Settings { max_pending: 10_000, ..session::Settings::default() });
+        let open = session::Command::Open { cwd: String::new(), name: None, parent: None, door: None, settings };
+        let name = |number: usize| session::Command::Name { name: number.to_string() };
+        let names = (0..2 * PAGE).map(|number| Command::Session(session.clone(), name(number)));
+        // Each has two contents: of its call, and of its gate.
+        let requests = (0..=CONTENTS).map(|number| request(&session, number));
+        let mut engine = Engine::new(rules());
+        let mut records = Vec::new();
+        let commands = [Command::Session(session.clone(), open)].into_iter().chain(names).chain(requests);
+        for (number, command) in commands.enumerate() {
+            let fresh = IdGenerator::new((number as u128).to_be_bytes());
+            let (facts, _) = engine.handle_command(command, &mut DecisionContext { now: Millis(1), fresh }).unwrap();
+            records.extend(facts.iter().map(encode_record));
+        }
+        assert_eq!(engine.wants_admitted().len(), 2 * (CONTENTS + 1));
+
+        let log = AnyLog::from(MemoryLog::new());
+        let epoch = log.take_over(Partition::ZERO).await.unwrap();
+        let mut head = Lsn(0);
+        for part in records.chunks(PAGE) {
+            head = log.append(Partition::ZERO, epoch, head, Batch(part.to_vec())).await.unwrap();
+        }
+        let mut replayed = replay_log(&log, rules()).await.unwrap();
+        let contents = ContentCache::new(log);
+        admit_contents(&mut replayed, &contents).await.unwrap();
+        assert_eq!(contents.cached_bytes(), 0, "what is parsed is not kept as text too");
+        assert_eq!(replayed.state(), engine.state());
+        assert_eq!(replayed.admitted(), engine.admitted());
     }
 }
