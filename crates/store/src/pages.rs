@@ -16,8 +16,8 @@ use crate::{
 /// Pages that are fetched while one is worked on, once the first page was full.
 const AHEAD: usize = 3;
 
-/// The facts of the records after a position, page by page, each converted by a function. While one page is worked on, the next ones
-/// are fetched.
+/// The facts of the records after a position, page by page, each converted by a function. While one page is worked on, the
+/// next ones are fetched.
 ///
 /// It needs a tokio runtime of several threads to be any faster than [`Log::read_facts`]. Dropped, it leaves nothing running.
 #[derive(Debug)]
@@ -49,7 +49,8 @@ impl<L: Log + Clone, T: Send + 'static> PageReader<L, T> {
     pub fn new(log: L, partition: Partition, after: Lsn, size: usize, convert: fn(RecordFacts<'_>) -> T) -> Self {
         let mut pages =
             Self { log, partition, size: size.max(1), convert, fetching: VecDeque::with_capacity(AHEAD), after };
-        // Most logs are short after their snapshot: more connections would be opened for nothing. The longer ones are worked on earlier.
+        // Most logs are short after their snapshot: more connections would be opened for nothing. The work on a longer one
+        // begins earlier.
         pages.fetch_page(pages.size.div_ceil(2));
         pages
     }

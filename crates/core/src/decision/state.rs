@@ -193,6 +193,11 @@ impl State {
         gates.chain(runs).chain(calls).chain(walls).collect()
     }
 
+    /// Reports whether the deadline of a pending gate, or the time of its reminder, has come.
+    pub(crate) fn is_gate_due(&self, now: Millis) -> bool {
+        self.gate_deadlines.first().is_some_and(|(at, _)| *at <= now)
+    }
+
     /// Returns the times at which contracts run out, of those sessions in which something works.
     fn contract_deadlines(&self) -> impl Iterator<Item = (Millis, &Session)> {
         let at_work = self.contracted.iter().filter_map(|id| self.sessions.get(id)).filter(|it| !it.is_at_rest());

@@ -7,6 +7,10 @@ use crate::{
 };
 
 pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+    // Every decision comes by here, and an agent can have thousands of gates.
+    if !docket.view.state.is_gate_due(context.now) {
+        return None;
+    }
     // One at a time: all of them may be more than fits into one batch.
     let otherwise = docket.session.settings().approval_timeout;
     let (gate, mut event) =
