@@ -11,8 +11,10 @@ mod gsv;
 mod host_tool;
 mod latency;
 pub(crate) mod node;
+mod picture;
 mod report;
 mod rules_file;
+mod scale;
 pub(crate) mod streams;
 
 use std::{
@@ -27,7 +29,7 @@ use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
 
 use crate::{
-    bench::figure::{BenchFigure, FigureUnit, median},
+    bench::figure::{BenchFigure, FigureGroup, FigureUnit, GrowthCurve, median},
     fixture::{host::HostProcess, provider::ProviderStub, scratch::ScratchFolder},
     in_process,
     workspace::{WorkspacePaths, product_binary},
@@ -66,6 +68,10 @@ pub(crate) struct Options {
     only: Option<String>,
     /// Path of the page.
     report: Option<PathBuf>,
+    /// Folder for a picture of each group.
+    pictures: Option<PathBuf>,
+    /// Also measures ten million records, which take minutes and gigabytes of disk.
+    large: bool,
 }
 
 impl Options {
@@ -76,8 +82,12 @@ impl Options {
             match argument.as_str() {
                 "--json" => options.json = true,
                 "--cold" => options.cold = true,
+                "--large" => options.large = true,
                 "--only" => options.only = Some(arguments.next().context("--only needs a part of a name")?.clone()),
                 "--report" => options.report = Some(arguments.next().context("--report needs a file")?.into()),
+                "--pictures" => {
+                    options.pictures = Some(arguments.next().context("--pictures needs a folder")?.into());
+                }
                 "--binary" => options.binary = Some(arguments.next().context("--binary needs a file")?.into()),
                 unknown => bail!("unknown option of bench: {unknown:?}"),
             }
@@ -106,39 +116,68 @@ fn lazy_measurement<T>(
     SharedMeasurement(LazyCell::new(|| measure().map_err(|error| format!("{error:#}"))))
 }
 
+/// Figures of a run, in the order of their measurement.
+struct FigureSuite<'a> {
+    options: &'a Options,
+    /// Group of the figures that come next.
+    group: FigureGroup,
+    figures: Vec<BenchFigure>,
+}
+
+impl<'a> FigureSuite<'a> {
+    const fn new(options: &'a Options) -> Self {
+        Self { options, group: FigureGroup::Start, figures: Vec::new() }
+    }
+
+    /// Takes a figure if the options select it: its value and its yardstick.
+    fn measure(&mut self, figure: BenchFigure, take: &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>) {
+        self.add_figure(figure, |figure| figure.with_result(take()));
+    }
+
+    /// Takes the growth of a cost with its input, if the options select it.
+    fn measure_curve(&mut self, name: &'static str, take: &mut dyn FnMut() -> anyhow::Result<GrowthCurve>) {
+        self.add_figure(BenchFigure::of_growth(name), |figure| figure.with_curve(take()));
+    }
+
+    fn add_figure(&mut self, figure: BenchFigure, take: impl FnOnce(BenchFigure) -> BenchFigure) {
+        if self.options.selects_figure(figure.name) {
+            eprint!("measuring: {}: ", figure.name);
+            let figure = take(figure.in_group(self.group));
+            eprintln!("{}", figure.value_text());
+            self.figures.push(figure);
+        }
+    }
+}
+
 /// Measures as `options` say, which were read from `arguments`.
 pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<ExitCode> {
     crate::require_release("bench")?;
     let binary = product_binary(options.binary.as_deref())?;
-    let mut figures = Vec::new();
-    let mut measure = |figure: BenchFigure, take: &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>| {
-        if options.selects_figure(figure.name) {
-            eprint!("measuring: {}: ", figure.name);
-            let figure = figure.with_result(take());
-            eprintln!("{}", figure.value_text());
-            figures.push(figure);
-        }
-    };
-    measure(BenchFigure::new("spawn to the answer of get_state", FigureUnit::Millis).with_target(5.0), &mut || {
-        measure_start(&binary)
-    });
-    measure(BenchFigure::new("resident memory, idle", FigureUnit::Mebibytes).with_target(15.0), &mut || {
+    let mut suite = FigureSuite::new(options);
+    suite.group = FigureGroup::Start;
+    suite.measure(
+        BenchFigure::new("spawn to the answer of get_state", FigureUnit::Millis).with_target(5.0),
+        &mut || measure_start(&binary),
+    );
+    suite.measure(BenchFigure::new("resident memory, idle", FigureUnit::Mebibytes).with_target(15.0), &mut || {
         Ok((idle_memory(&binary, resident_mebibytes)?, None))
     });
-    measure(BenchFigure::new("private memory, idle", FigureUnit::Mebibytes), &mut || {
+    suite.measure(BenchFigure::new("private memory, idle", FigureUnit::Mebibytes), &mut || {
         Ok((idle_memory(&binary, private_mebibytes)?, None))
     });
+    suite.group = FigureGroup::OmpAndGjc;
     let burst = lazy_measurement(|| burst::measure(&binary));
     let of_burst = |pick: fn(&burst::BurstFigures) -> (f64, Option<f64>)| burst.get_result().map(pick);
-    measure(BenchFigure::new("5,000 deltas: prompt to agent_end", FigureUnit::Millis).with_target(20.0), &mut || {
-        of_burst(|burst| (burst.millis, Some(burst.raw_millis)))
-    });
-    measure(
+    suite.measure(
+        BenchFigure::new("5,000 deltas: prompt to agent_end", FigureUnit::Millis).with_target(20.0),
+        &mut || of_burst(|burst| (burst.millis, Some(burst.raw_millis))),
+    );
+    suite.measure(
         BenchFigure::new("5,000 deltas: bytes on stdout per byte of text", FigureUnit::Ratio).with_target(15.0),
         &mut || of_burst(|burst| (burst.bytes_per_byte, None)),
     );
     let round_trip = "gjc: a call of a host tool, less the raw pipe";
-    measure(BenchFigure::new(round_trip, FigureUnit::Millis).with_target(0.3), &mut || {
+    suite.measure(BenchFigure::new(round_trip, FigureUnit::Millis).with_target(0.3), &mut || {
         host_tool::measure(&binary).map(|lent| (lent.millis, Some(lent.raw_millis)))
     });
     let gates = lazy_measurement(|| gates::measure(&binary));
@@ -146,24 +185,27 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         let gates = gates.get_result()?;
         Ok((pick(gates), Some(gates.raw)))
     };
-    measure(
+    suite.measure(
         BenchFigure::new("gjc: gate raised to its frame, record included", FigureUnit::Millis).with_target(0.5),
         &mut || of_gates(|gates| gates.raised),
     );
-    measure(
+    suite.measure(
         BenchFigure::new("gjc: answer to the waiter's next event, record included", FigureUnit::Millis)
             .with_target(1.0),
         &mut || of_gates(|gates| gates.answered),
     );
-    measure(
+    suite.group = FigureGroup::Record;
+    suite.measure(
         BenchFigure::new("1,000 pending gates: kill -9 to all of them listed", FigureUnit::Millis).with_target(50.0),
         &mut || agent_gate::measure_restore(&binary, 1_000),
     );
-    measure(
+    suite.group = FigureGroup::OmpAndGjc;
+    suite.measure(
         BenchFigure::new("gjc bridge: command to frame at the last of 100", FigureUnit::Millis).with_target(2.0),
         &mut || bridge::fan_out(&binary),
     );
-    measure(BenchFigure::new("events through the owner, durable", FigureUnit::PerSecond), &mut || {
+    suite.group = FigureGroup::Record;
+    suite.measure(BenchFigure::new("events through the owner, durable", FigureUnit::PerSecond), &mut || {
         let report = report_of("owner")?;
         Ok((number_field(&report, "events_per_second")?, report["yardstick_per_second"].as_f64()))
     });
@@ -172,115 +214,128 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         let report = restart.get_result()?;
         Ok((number_field(report, name)?, report["yardstick_ms"].as_f64()))
     };
-    measure(
+    suite.measure(
         BenchFigure::new("restart with 100,000 events, no snapshot", FigureUnit::Millis).with_target(300.0),
         &mut || of_restart("whole_ms"),
     );
-    measure(
+    suite.measure(
         BenchFigure::new("restart with 100,000 events, after a clean end", FigureUnit::Millis).with_target(300.0),
         &mut || of_restart("ready_ms"),
     );
+    suite.group = FigureGroup::AgentGate;
     let allowed = lazy_measurement(|| agent_gate::measure_allowed(&binary));
     let of_allowed = |pick: fn(&agent_gate::AllowedFigures) -> (f64, Option<f64>)| allowed.get_result().map(pick);
     let one = "agent-gate allow, one at a time, HTTP call and record included";
-    measure(BenchFigure::new(one, FigureUnit::PerSecond).target_yardsticks(0.6), &mut || {
+    suite.measure(BenchFigure::new(one, FigureUnit::PerSecond).target_yardsticks(0.6), &mut || {
         of_allowed(|allowed| (allowed.per_second, Some(allowed.raw_per_second)))
     });
-    measure(
+    suite.measure(
         BenchFigure::new("agent-gate allow, one at a time, p99", FigureUnit::Millis).target_yardsticks(3.0),
         &mut || of_allowed(|allowed| (allowed.p99, Some(allowed.raw_p99))),
     );
-    measure(
+    suite.measure(
         BenchFigure::new("agent-gate allow, 64 in flight", FigureUnit::PerSecond).with_target(4_700.0),
         &mut || of_allowed(|allowed| (allowed.many_per_second, None)),
     );
-    measure(
+    suite.measure(
         BenchFigure::new("agent-gate, tap on the card to the agent's reply", FigureUnit::Millis).with_target(5.0),
         &mut || agent_gate::time_approval(&binary),
     );
     let approval = lazy_measurement(|| latency::measure_approval(&binary));
-    measure(
+    suite.measure(
         BenchFigure::new("gate to card: request to the message at the messenger", FigureUnit::Millis).with_target(10.0),
         &mut || Ok((approval.get_result()?.card, None)),
     );
-    measure(
+    suite.measure(
         BenchFigure::new("decision to exec: tap to the call at the service", FigureUnit::Millis).with_target(5.0),
         &mut || Ok((approval.get_result()?.exec, None)),
     );
+    suite.group = FigureGroup::Record;
     // The yardstick is how often the reader was cut off.
-    measure(
+    suite.measure(
         BenchFigure::new("events lost or duplicated under reconnect", FigureUnit::Count).with_target(0.0),
         &mut || latency::measure_lost(&binary).map(|(lost, cuts)| (lost, Some(cuts))),
     );
+    suite.group = FigureGroup::Gsv;
     // The yardstick is the node's own time.
-    measure(
+    suite.measure(
         BenchFigure::new("gsv: a call of a node's tool, over the node's own time", FigureUnit::Millis).with_target(1.0),
         &mut || node::measure(&binary).map(|called| (called.over, Some(called.own))),
     );
-    measure(BenchFigure::new("gsv: round trip of a request", FigureUnit::Millis).target_yardsticks(2.0), &mut || {
-        gsv::round_trip(&binary)
-    });
-    gsv_figures(&binary, &mut measure);
-    measure(BenchFigure::new("serve: spawn to ready", FigureUnit::Millis).with_target(50.0), &mut || {
+    suite.measure(
+        BenchFigure::new("gsv: round trip of a request", FigureUnit::Millis).target_yardsticks(2.0),
+        &mut || gsv::round_trip(&binary),
+    );
+    gsv::measure_many(&binary, &mut suite);
+    suite.group = FigureGroup::Start;
+    suite.measure(BenchFigure::new("serve: spawn to ready", FigureUnit::Millis).with_target(50.0), &mut || {
         Ok((agent_gate::measure_ready(&binary, STARTS)?, bare_start().ok()))
     });
-    measure(BenchFigure::new("serve: resident memory, idle", FigureUnit::Mebibytes).with_target(20.0), &mut || {
-        Ok((agent_gate::with_idle_gateway(&binary, resident_mebibytes)?, None))
-    });
-    measure(BenchFigure::new("serve: private memory, idle", FigureUnit::Mebibytes), &mut || {
+    suite.measure(
+        BenchFigure::new("serve: resident memory, idle", FigureUnit::Mebibytes).with_target(20.0),
+        &mut || Ok((agent_gate::with_idle_gateway(&binary, resident_mebibytes)?, None)),
+    );
+    suite.measure(BenchFigure::new("serve: private memory, idle", FigureUnit::Mebibytes), &mut || {
         Ok((agent_gate::with_idle_gateway(&binary, private_mebibytes)?, None))
     });
+    suite.group = FigureGroup::Hermes;
     for (count, names) in [(1, ONE), (100, HUNDRED), (streams::MANY, ALL)] {
         let open = lazy_measurement(|| streams::measure(&binary, count));
         let of_streams = |pick: fn(&streams::StreamFigures) -> (f64, Option<f64>)| open.get_result().map(pick);
         let (last, target) = names.0;
-        measure(BenchFigure::new(last, FigureUnit::Millis).with_target(target), &mut || {
+        suite.measure(BenchFigure::new(last, FigureUnit::Millis).with_target(target), &mut || {
             of_streams(|open| (open.last, Some(open.raw_last)))
         });
         if let Some([answer, memory, kept]) = names.1 {
-            measure(BenchFigure::new(answer, FigureUnit::Millis).with_target(5.0), &mut || {
+            suite.measure(BenchFigure::new(answer, FigureUnit::Millis).with_target(5.0), &mut || {
                 of_streams(|open| (open.answer, None))
             });
-            measure(BenchFigure::new(memory, FigureUnit::Kibibytes).with_target(24.0), &mut || {
+            suite.measure(BenchFigure::new(memory, FigureUnit::Kibibytes).with_target(24.0), &mut || {
                 of_streams(|open| (open.bytes / 1024.0, None))
             });
-            measure(BenchFigure::new(kept, FigureUnit::Ratio).with_target(1.5), &mut || {
+            suite.measure(BenchFigure::new(kept, FigureUnit::Ratio).with_target(1.5), &mut || {
                 of_streams(|open| (open.kept, None))
             });
         }
     }
+    suite.group = FigureGroup::Policy;
     let policy = lazy_measurement(|| report_of("policy"));
     let of_policy = |name: &str| {
         let report = policy.get_result()?;
         Ok((number_field(report, name)?, report["yardstick_us"].as_f64()))
     };
-    measure(BenchFigure::new("policy decision at 10 rules", FigureUnit::Micros).with_target(2.0), &mut || {
+    suite.measure(BenchFigure::new("policy decision at 10 rules", FigureUnit::Micros).with_target(2.0), &mut || {
         of_policy("at_10_us")
     });
-    measure(BenchFigure::new("policy decision at 1,000 rules", FigureUnit::Micros).with_target(2.0), &mut || {
+    suite.measure(BenchFigure::new("policy decision at 1,000 rules", FigureUnit::Micros).with_target(2.0), &mut || {
         of_policy("at_1000_us")
     });
-    measure(BenchFigure::new("policy decision at 10,000 rules", FigureUnit::Micros).with_target(2.0), &mut || {
-        of_policy("at_10000_us")
-    });
+    suite
+        .measure(BenchFigure::new("policy decision at 10,000 rules", FigureUnit::Micros).with_target(2.0), &mut || {
+            of_policy("at_10000_us")
+        });
     let rules = lazy_measurement(|| rules_file::measure(&binary));
     // The yardstick is the time at 1,000 rules.
-    measure(BenchFigure::new("10,000 rules: file to decision", FigureUnit::Millis).with_target(300.0), &mut || {
-        let rules = rules.get_result()?;
-        Ok((rules.at_10_000, Some(rules.at_1_000)))
-    });
-    measure(
+    suite.measure(
+        BenchFigure::new("10,000 rules: file to decision", FigureUnit::Millis).with_target(300.0),
+        &mut || {
+            let rules = rules.get_result()?;
+            Ok((rules.at_10_000, Some(rules.at_1_000)))
+        },
+    );
+    suite.measure(
         BenchFigure::new("rules: file to decision, 10,000 over 1,000", FigureUnit::Ratio).with_target(15.0),
         &mut || {
             let rules = rules.get_result()?;
             Ok((rules.at_10_000 / rules.at_1_000, None))
         },
     );
-    measure(BenchFigure::new("release binary", FigureUnit::Mebibytes), &mut || {
+    suite.group = FigureGroup::Start;
+    suite.measure(BenchFigure::new("release binary", FigureUnit::Mebibytes), &mut || {
         Ok((to_mebibytes(binary.metadata()?.len()), None))
     });
     if options.cold {
-        measure(BenchFigure::new("cold release build", FigureUnit::Seconds), &mut || {
+        suite.measure(BenchFigure::new("cold release build", FigureUnit::Seconds), &mut || {
             let scratch = ScratchFolder::new("cold")?;
             let workspace = WorkspacePaths::read_metadata()?;
             let begun = Instant::now();
@@ -288,10 +343,15 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
             Ok((begun.elapsed().as_secs_f64(), None))
         });
     }
+    scale::measure_all(&binary, options.large, &mut suite);
+    let figures = suite.figures;
     if let Some(file) = &options.report {
         let page = report::render_page(&figures, &report::RunConditions::for_this_machine(&binary, arguments));
         std::fs::write(file, page).with_context(|| file.display().to_string())?;
         eprintln!("{}", file.display());
+    }
+    if let Some(folder) = &options.pictures {
+        picture::write_pictures(folder, &figures)?;
     }
     if options.json {
         figures.iter().for_each(|figure| println!("{}", figure.to_json()));
@@ -299,42 +359,6 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         print!("{}", figure::figure_table(&figures));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Measures the cost of many clients, sessions and jobs of the gsv adapter.
-fn gsv_figures(
-    binary: &Path,
-    measure: &mut impl FnMut(BenchFigure, &mut dyn FnMut() -> anyhow::Result<(f64, Option<f64>)>),
-) {
-    let crowd = lazy_measurement(|| gsv::measure_broadcast(binary));
-    let of_crowd = |pick: fn(&gsv::BroadcastFigures) -> (f64, Option<f64>)| crowd.get_result().map(pick);
-    measure(
-        BenchFigure::new("gsv: an event at the last of 10,000 clients", FigureUnit::Millis).with_target(150.0),
-        &mut || of_crowd(|crowd| (crowd.last, Some(crowd.raw_last))),
-    );
-    measure(BenchFigure::new("gsv: memory of a connection", FigureUnit::Kibibytes).with_target(10.0), &mut || {
-        of_crowd(|crowd| (crowd.bytes / 1024.0, None))
-    });
-    let sessions = lazy_measurement(|| gsv::measure_sessions(binary));
-    let of_sessions = |pick: fn(&gsv::SessionFigures) -> f64| {
-        let sessions = sessions.get_result()?;
-        Ok((pick(sessions), None))
-    };
-    measure(BenchFigure::new("gsv: listing 10,000 sessions", FigureUnit::Millis).with_target(20.0), &mut || {
-        of_sessions(|sessions| sessions.listed)
-    });
-    measure(BenchFigure::new("gsv: memory of each of 10,000 sessions at rest", FigureUnit::Kibibytes), &mut || {
-        of_sessions(|sessions| sessions.bytes / 1024.0)
-    });
-    let jobs = lazy_measurement(|| gsv::measure_jobs(binary));
-    let of_jobs = |pick: fn(&gsv::JobFigures) -> (f64, Option<f64>)| jobs.get_result().map(pick);
-    // The yardstick is the same gateway without a job.
-    let idle = "gsv: processor time in an idle second with 10,000 jobs";
-    measure(BenchFigure::new(idle, FigureUnit::Millis), &mut || of_jobs(|jobs| (jobs.idle, Some(jobs.idle_without))));
-    measure(
-        BenchFigure::new("gsv: delay of the latest of 20 jobs among 10,000", FigureUnit::Millis).with_target(50.0),
-        &mut || of_jobs(|jobs| (jobs.late, None)),
-    );
 }
 
 /// Returns the milliseconds from the start of the process to its answer, and the same for one that only opens a file and prints.

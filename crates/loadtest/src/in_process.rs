@@ -4,6 +4,7 @@
 //! | command | prints |
 //! |---|---|
 //! | `__bench-yardstick FILE` | one line, once FILE is open as a log would open it |
+//! | `__bench fill FILE SESSIONS RECORDS` | `{"records":…}`, once the new log FILE has so many sessions at rest, and about so many records |
 //! | `__bench owner` | `{"events_per_second":…,"yardstick_per_second":…}` |
 //! | `__bench policy` | `{"yardstick_us":…,"at_10_us":…,"at_1000_us":…,"at_10000_us":…}` |
 //! | `__bench restart` | `{"whole_ms":…,"ready_ms":…,"yardstick_ms":…,"decode_ms":…,"fold_ms":…,"events":…,"pending_gates":…}` |
@@ -13,8 +14,11 @@
 
 pub(crate) const YARDSTICK: &str = "__bench-yardstick";
 pub(crate) const BENCH: &str = "__bench";
+/// Command of [`BENCH`] that makes a log.
+pub(crate) const FILL: &str = "fill";
 
 mod environment;
+mod fill;
 mod history;
 mod owner;
 mod policy;
@@ -37,10 +41,13 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).thread_stack_size(STACK).enable_all().build()?;
     let report = match arguments {
+        [name, file, sessions, records] if name == FILL => {
+            runtime.block_on(fill::fill_log(Path::new(file), sessions.parse()?, records.parse()?))?
+        }
         [name] if name == "owner" => runtime.block_on(owner::measure(scratch.path()))?,
         [name] if name == "restart" => runtime.block_on(restart::measure(scratch.path()))?,
         [name] if name == "policy" => policy::measure()?,
-        _ => bail!("{BENCH} owner|policy|restart"),
+        _ => bail!("{BENCH} owner|policy|restart, or {BENCH} {FILL} FILE SESSIONS RECORDS"),
     };
     println!("{report}");
     Ok(ExitCode::SUCCESS)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 
 /// Unit of a figure.
@@ -32,6 +33,103 @@ impl fmt::Display for FigureUnit {
     }
 }
 
+/// Part of the product that a figure is about. Each has a table and a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FigureGroup {
+    Start,
+    Record,
+    Policy,
+    AgentGate,
+    OmpAndGjc,
+    Hermes,
+    Gsv,
+    Scale,
+}
+
+impl FigureGroup {
+    /// All groups, in the order of the pages.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Start,
+        Self::Record,
+        Self::Policy,
+        Self::AgentGate,
+        Self::OmpAndGjc,
+        Self::Hermes,
+        Self::Gsv,
+        Self::Scale,
+    ];
+
+    /// Returns the heading of the group.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Start => "Start and memory",
+            Self::Record => "Record and restart",
+            Self::Policy => "Policy",
+            Self::AgentGate => "agent-gate",
+            Self::OmpAndGjc => "omp and gjc",
+            Self::Hermes => "hermes",
+            Self::Gsv => "gsv",
+            Self::Scale => "Scale of one gateway",
+        }
+    }
+
+    /// Returns the name of the group in names of files, such as `agent-gate`.
+    pub(crate) const fn file_part(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Record => "record",
+            Self::Policy => "policy",
+            Self::AgentGate => "agent-gate",
+            Self::OmpAndGjc => "omp-and-gjc",
+            Self::Hermes => "hermes",
+            Self::Gsv => "gsv",
+            Self::Scale => "scale",
+        }
+    }
+}
+
+/// Largest growth of a cost over the growth of its input that counts as linear: one, and a quarter for noise.
+const LINEAR: f64 = 1.25;
+
+/// Cost at growing sizes of an input.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GrowthCurve {
+    /// Unit of the costs.
+    pub(crate) unit: FigureUnit,
+    /// Input, such as `sessions`.
+    pub(crate) input: &'static str,
+    /// Sizes of the input with their costs, the smallest first.
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+impl GrowthCurve {
+    /// Returns the largest growth of the cost from one size to the next, divided by the growth of the input there: 1 is linear, less
+    /// grows more slowly. The steps are compared one by one, because the constant part of a cost hides how it grows from end to end.
+    pub(crate) fn steepest_growth(&self) -> Option<f64> {
+        let steps = self.points.windows(2).map(|pair| (pair[1].1 / pair[0].1) / (pair[1].0 / pair[0].0));
+        steps.reduce(f64::max)
+    }
+
+    /// Returns all points for users, such as `100: 1.20 ms, 1,000: 1.50 ms`.
+    pub(crate) fn points_text(&self) -> String {
+        let point = |(size, cost): &(f64, f64)| format!("{}: {} {}", size_text(*size), rounded_text(*cost), self.unit);
+        self.points.iter().map(point).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns a size with separators, such as `10,000`.
+pub(crate) fn size_text(size: f64) -> String {
+    let digits = format!("{size:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FigureTarget {
@@ -44,16 +142,29 @@ enum FigureTarget {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BenchFigure {
     pub(crate) name: &'static str,
+    pub(crate) group: FigureGroup,
     unit: FigureUnit,
     target: Option<FigureTarget>,
     /// The measured value, or the reason for its absence.
     value: Result<f64, String>,
     yardstick: Option<f64>,
+    /// Costs whose growth is the value.
+    pub(crate) curve: Option<GrowthCurve>,
 }
 
 impl BenchFigure {
     pub(crate) fn new(name: &'static str, unit: FigureUnit) -> Self {
-        Self { name, unit, target: None, value: Err("not measured".to_owned()), yardstick: None }
+        let value = Err("not measured".to_owned());
+        Self { name, group: FigureGroup::Start, unit, target: None, value, yardstick: None, curve: None }
+    }
+
+    /// Returns a figure of the growth of a cost over the growth of its input. It meets its target if the cost grows no faster.
+    pub(crate) fn of_growth(name: &'static str) -> Self {
+        Self::new(name, FigureUnit::Ratio).with_target(LINEAR)
+    }
+
+    pub(crate) fn in_group(self, group: FigureGroup) -> Self {
+        Self { group, ..self }
     }
 
     pub(crate) fn with_target(self, target: f64) -> Self {
@@ -80,7 +191,20 @@ impl BenchFigure {
         }
     }
 
-    /// Returns the figure as JSON. *Shape:* `{figure, unit, value, yardstick, target, unavailable}`, all there, null where there is none.
+    /// Puts in a curve, whose growth is the value.
+    pub(crate) fn with_curve(self, taken: anyhow::Result<GrowthCurve>) -> Self {
+        let grown = taken.and_then(|curve| {
+            let growth = curve.steepest_growth().context("a curve needs two sizes")?;
+            Ok((growth, curve))
+        });
+        match grown {
+            Ok((growth, curve)) => Self { value: Ok(growth), curve: Some(curve), ..self },
+            Err(error) => Self { value: Err(format!("{error:#}")), ..self },
+        }
+    }
+
+    /// Returns the figure as JSON. *Shape:* `{figure, unit, value, yardstick, target, points, unavailable}`, all there, null where there
+    /// is none; `points` is an array of `[size, cost]`.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "figure": self.name,
@@ -88,6 +212,7 @@ impl BenchFigure {
             "value": self.value.as_ref().ok(),
             "yardstick": self.yardstick,
             "target": self.target_value(),
+            "points": self.curve.as_ref().map(|curve| &curve.points),
             "unavailable": self.value.as_ref().err(),
         })
     }
@@ -158,11 +283,14 @@ pub(crate) fn figure_table(figures: &[BenchFigure]) -> String {
         if let Err(why) = &figure.value {
             table += &format!("{}: {why}\n", figure.name);
         }
+        if let Some(curve) = &figure.curve {
+            table += &format!("{}, by {}: {}\n", figure.name, curve.input, curve.points_text());
+        }
     }
     table
 }
 
-fn rounded_text(value: f64) -> String {
+pub(crate) fn rounded_text(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
     } else if value >= 10.0 {
@@ -224,6 +352,27 @@ mod tests {
     }
 
     #[test]
+    fn a_cost_that_grows_faster_than_its_input_at_any_step_misses_its_target() {
+        for (case, points, growth, holds) in [
+            ("constant", vec![(10.0, 5.0), (100.0, 5.0)], 0.1, true),
+            ("linear", vec![(10.0, 1.0), (100.0, 10.0), (1000.0, 100.0)], 1.0, true),
+            ("quadratic after a constant part", vec![(10.0, 100.0), (100.0, 100.0), (1000.0, 5000.0)], 5.0, false),
+        ] {
+            let curve = GrowthCurve { unit: FigureUnit::Millis, input: "sessions", points };
+            let figure = BenchFigure::of_growth("list").with_curve(Ok(curve));
+            assert_eq!((figure.value.clone(), figure.meets_target()), (Ok(growth), Some(holds)), "{case}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_every_size_of_a_curve() {
+        let points = vec![(1000.0, 1.5), (100_000.0, 20.0)];
+        let curve = GrowthCurve { unit: FigureUnit::Millis, input: "sessions", points };
+        let table = figure_table(&[BenchFigure::of_growth("list").with_curve(Ok(curve))]);
+        assert!(table.ends_with("list, by sessions: 1,000: 1.50 ms, 100,000: 20.0 ms\n"), "{table}");
+    }
+
+    #[test]
     fn a_figure_that_failed_keeps_its_row_and_its_reason() {
         let figures = [
             BenchFigure::new("start", FigureUnit::Millis).with_target(5.0).with_result(Ok((4.321, Some(1.4)))),
@@ -241,7 +390,7 @@ size: no file
     #[test]
     fn a_program_gets_every_field_of_every_figure() {
         let figure = BenchFigure::new("start", FigureUnit::Millis).with_target(5.0).with_result(Ok((4.5, None)));
-        let want = r#"{"figure":"start","unit":"ms","value":4.5,"yardstick":null,"target":5.0,"unavailable":null}"#;
+        let want = r#"{"figure":"start","unit":"ms","value":4.5,"yardstick":null,"target":5.0,"points":null,"unavailable":null}"#;
         let want: Value = serde_json::from_str(want).unwrap();
         assert_eq!(figure.to_json(), want);
     }

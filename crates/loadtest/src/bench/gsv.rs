@@ -18,7 +18,11 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    bench::{figure::median, resident_bytes, streams, to_millis},
+    bench::{
+        FigureSuite,
+        figure::{BenchFigure, FigureUnit, median},
+        lazy_measurement, resident_bytes, streams, to_millis,
+    },
     fixture::{
         gateway::{self, GatewayProcess},
         socket::{self, TextSocket},
@@ -37,6 +41,43 @@ const FIRINGS: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time for which an idle gateway is watched.
 const IDLE: Duration = Duration::from_secs(3);
+
+/// Measures the cost of many clients, sessions and jobs of the gsv adapter.
+pub(super) fn measure_many(binary: &Path, suite: &mut FigureSuite<'_>) {
+    let crowd = lazy_measurement(|| measure_broadcast(binary));
+    let of_crowd = |pick: fn(&BroadcastFigures) -> (f64, Option<f64>)| crowd.get_result().map(pick);
+    suite.measure(
+        BenchFigure::new("gsv: an event at the last of 10,000 clients", FigureUnit::Millis).with_target(150.0),
+        &mut || of_crowd(|crowd| (crowd.last, Some(crowd.raw_last))),
+    );
+    suite
+        .measure(BenchFigure::new("gsv: memory of a connection", FigureUnit::Kibibytes).with_target(10.0), &mut || {
+            of_crowd(|crowd| (crowd.bytes / 1024.0, None))
+        });
+    let sessions = lazy_measurement(|| measure_sessions(binary));
+    let of_sessions = |pick: fn(&SessionFigures) -> f64| {
+        let sessions = sessions.get_result()?;
+        Ok((pick(sessions), None))
+    };
+    suite.measure(BenchFigure::new("gsv: listing 10,000 sessions", FigureUnit::Millis).with_target(20.0), &mut || {
+        of_sessions(|sessions| sessions.listed)
+    });
+    suite.measure(
+        BenchFigure::new("gsv: memory of each of 10,000 sessions at rest", FigureUnit::Kibibytes),
+        &mut || of_sessions(|sessions| sessions.bytes / 1024.0),
+    );
+    let jobs = lazy_measurement(|| measure_jobs(binary));
+    let of_jobs = |pick: fn(&JobFigures) -> (f64, Option<f64>)| jobs.get_result().map(pick);
+    // The yardstick is the same gateway without a job.
+    let idle = "gsv: processor time in an idle second with 10,000 jobs";
+    suite.measure(BenchFigure::new(idle, FigureUnit::Millis), &mut || {
+        of_jobs(|jobs| (jobs.idle, Some(jobs.idle_without)))
+    });
+    suite.measure(
+        BenchFigure::new("gsv: delay of the latest of 20 jobs among 10,000", FigureUnit::Millis).with_target(50.0),
+        &mut || of_jobs(|jobs| (jobs.late, None)),
+    );
+}
 
 /// A client that asks one thing at a time.
 struct GsvClient {

@@ -2,7 +2,10 @@
 
 use std::{fmt::Write as _, fs, process::Command};
 
-use crate::bench::figure::BenchFigure;
+use super::{
+    figure::{BenchFigure, FigureGroup, GrowthCurve},
+    picture,
+};
 
 /// Figures that no other project publishes, by the beginnings of their names.
 const UNSEEN: [(&str, &[&str]); 5] = [
@@ -34,13 +37,11 @@ const REASONS: [(&[&str], &str); 2] = [
     ),
 ];
 
-const WIDTH: f64 = 240.0;
-
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:960px;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}\
  table{border-collapse:collapse;width:100%}th,td{text-align:right;padding:.25rem .5rem;border-bottom:1px solid #d8dee8}\
- th:first-child,td:first-child{text-align:left}.good{color:#12693a}.bad{color:#a4161a}rect{fill:#7fa3d6}.over{fill:#d67f7f}\
- line{stroke:#1c2430}pre{background:#f6f8fb;padding:.5rem;overflow-x:auto}\
- @media (prefers-color-scheme:dark){body{color:#e3e8ef;background:#12161c}th,td{border-color:#313a47}line{stroke:#e3e8ef}\
+ th:first-child,td:first-child{text-align:left}.good{color:#12693a}.bad{color:#a4161a}\
+ svg{max-width:100%;height:auto}.curves{display:flex;flex-wrap:wrap;gap:1rem}pre{background:#f6f8fb;padding:.5rem;overflow-x:auto}\
+ @media (prefers-color-scheme:dark){body{color:#e3e8ef;background:#12161c}th,td{border-color:#313a47}\
  pre{background:#1a2029}.good{color:#7fd6a2}.bad{color:#ff8f8f}}";
 
 /// Place and time of the measurements.
@@ -105,8 +106,10 @@ pub(crate) fn render_page(figures: &[BenchFigure], setting: &RunConditions) -> S
     let with_target = figures.iter().filter(|figure| figure.meets_target().is_some()).count();
     let _ = writeln!(page, "<p>{} of {with_target} targets are met.</p>", with_target - missed.len());
     page += "<h2>All benchmarks</h2>\n<p>A yardstick is the limit of the same machine in the same run, such as a raw echo and a raw \
-             fsync. The bar ends at the line where the target is met exactly; a bar beyond it misses.</p>\n";
-    page += &render_table(figures.iter());
+             fsync. A bar ends at the line where the target is met exactly; a bar beyond it misses.</p>\n";
+    for group in FigureGroup::ALL {
+        page += &render_group(group, figures);
+    }
     page += "<h2>Five benchmarks that no other project publishes</h2>\n";
     for (title, names) in UNSEEN {
         let of = figures.iter().filter(|figure| names.iter().any(|name| figure.name.starts_with(name)));
@@ -137,6 +140,30 @@ pub(crate) fn render_page(figures: &[BenchFigure], setting: &RunConditions) -> S
             The sources are in <code>crates/loadtest/src/bench</code>.</p>\n</html>\n"
 }
 
+/// Renders the picture and the table of a group, and its curves; nothing if the run has no figure of it.
+fn render_group(group: FigureGroup, figures: &[BenchFigure]) -> String {
+    let of: Vec<&BenchFigure> = figures.iter().filter(|figure| figure.group == group).collect();
+    if of.is_empty() {
+        return String::new();
+    }
+    let bars = picture::render_bars(group, figures).unwrap_or_default();
+    let mut text = format!("<h3>{}</h3>\n{bars}{}", group.title(), render_table(of.iter().copied()));
+    let curves: Vec<(&str, &GrowthCurve)> =
+        of.iter().filter_map(|figure| Some((figure.name, figure.curve.as_ref()?))).collect();
+    if !curves.is_empty() {
+        text += "<p>A value is the growth of a cost over the growth of its input, at the steepest step.</p>\n<div class=\"curves\">\n";
+        for (name, curve) in &curves {
+            text += &picture::render_curve(name, curve).unwrap_or_default();
+        }
+        text += "</div>\n<ul>\n";
+        for (name, curve) in &curves {
+            let _ = writeln!(text, "<li>{}, by {}: {}</li>", escape_html(name), curve.input, curve.points_text());
+        }
+        text += "</ul>\n";
+    }
+    text
+}
+
 fn render_table<'a>(figures: impl Iterator<Item = &'a BenchFigure>) -> String {
     let mut rows = String::new();
     for figure in figures {
@@ -146,10 +173,9 @@ fn render_table<'a>(figures: impl Iterator<Item = &'a BenchFigure>) -> String {
             Some(false) => ("bad", "missed"),
             None => ("", ""),
         };
-        let bar = figure.target_share().map_or_else(String::new, render_bar);
         let _ = writeln!(
             rows,
-            "<tr><td>{}</td><td>{value}</td><td>{yardstick}</td><td>{target}</td><td class=\"{class}\">{word}</td><td>{bar}</td></tr>",
+            "<tr><td>{}</td><td>{value}</td><td>{yardstick}</td><td>{target}</td><td class=\"{class}\">{word}</td></tr>",
             escape_html(&name)
         );
     }
@@ -157,19 +183,7 @@ fn render_table<'a>(figures: impl Iterator<Item = &'a BenchFigure>) -> String {
         return "<p>Not measured in this run.</p>\n".to_owned();
     }
     format!(
-        "<table><tr><th>benchmark</th><th>measured</th><th>yardstick</th><th>target</th><th></th><th></th></tr>\n{rows}</table>\n"
-    )
-}
-
-/// Renders the used share of a target: 1 is all of it.
-fn render_bar(share: f64) -> String {
-    let class = if share > 1.0 { "over" } else { "" };
-    let line = WIDTH / 2.0;
-    let length = (share * line).min(WIDTH);
-    format!(
-        "<svg width=\"{WIDTH}\" height=\"12\" role=\"img\" aria-label=\"{:.0} % of the target\"><rect class=\"{class}\" \
-         width=\"{length:.1}\" height=\"12\"/><line x1=\"{line}\" x2=\"{line}\" y1=\"0\" y2=\"12\"/></svg>",
-        share * 100.0
+        "<table><tr><th>benchmark</th><th>measured</th><th>yardstick</th><th>target</th><th></th></tr>\n{rows}</table>\n"
     )
 }
 
@@ -181,6 +195,22 @@ fn escape_html(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::bench::figure::FigureUnit;
+
+    #[test]
+    fn the_page_has_a_picture_of_each_curve_with_its_sizes() {
+        let curve =
+            GrowthCurve { unit: FigureUnit::Millis, input: "sessions", points: vec![(10.0, 1.0), (100.0, 20.0)] };
+        let figure = BenchFigure::of_growth("list").in_group(FigureGroup::Scale).with_curve(Ok(curve));
+        let page = render_page(&[figure], &RunConditions::default());
+        for part in [
+            "<h3>Scale of one gateway</h3>\n<svg",
+            "class=\"bp-linear\"",
+            "<li>list, by sessions: 10: 1.00 ms, 100: 20.0 ms</li>",
+            "0 of 1 targets are met",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
 
     #[test]
     fn the_page_says_what_was_met_what_was_missed_and_what_was_not_taken() {
@@ -198,7 +228,7 @@ mod tests {
         assert!(page.contains("<h3>Recovery after kill -9</h3>\n<p>Not measured in this run.</p>"), "{page}");
         assert!(page.contains("<li><b>rate</b>: Not profiled yet.</li>"), "{page}");
         assert!(page.contains("<li>events lost: no &lt;gateway&gt;</li>"), "{page}");
-        assert!(page.contains("50 % of the target") && page.contains("200 % of the target"), "{page}");
+        assert!(page.contains(">50 %</text>") && page.contains(">200 %</text>"), "{page}");
         assert!(page.contains("<pre>cargo xtask bench --report x</pre>"), "{page}");
     }
 }

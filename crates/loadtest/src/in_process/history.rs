@@ -1,5 +1,7 @@
 //! A long history as real runs leave it: prompts, answers, calls that ran, and some gates that still wait.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use countersign_core::{
     call::{self, CallProgress, CallResult, Executor},
@@ -20,7 +22,8 @@ const SESSIONS: usize = 20;
 /// Number of sessions that end in a pending gate.
 pub(super) const GATES: usize = 10;
 
-struct HistoryAuthor {
+/// Engine that decides a history, and the facts that were not taken yet.
+pub(super) struct HistoryAuthor {
     engine: Engine,
     now: Millis,
     drawn: u128,
@@ -29,10 +32,7 @@ struct HistoryAuthor {
 
 /// Makes about `events` facts, ending at about `now`. Deterministic but for the time.
 pub(super) fn make_history(rules: ActiveRules, now: Millis, events: usize) -> anyhow::Result<Vec<RecordedFact>> {
-    let mut author =
-        HistoryAuthor { engine: Engine::new(rules.clone()), now, drawn: 0, recorded: Vec::with_capacity(events + 64) };
-    author.handle_command(Command::UseRules(Box::new(rules)))?;
-    author.handle_command(Command::Recover(ResumeMode::Wait))?;
+    let mut author = HistoryAuthor::begin(rules, now)?;
     let sessions: Vec<SessionId> = (0..SESSIONS).map(|number| SessionId::new(format!("session-{number}"))).collect();
     for id in &sessions {
         author.open_session(id)?;
@@ -56,6 +56,31 @@ pub(super) fn make_history(rules: ActiveRules, now: Millis, events: usize) -> an
 }
 
 impl HistoryAuthor {
+    /// Begins a history at `now`.
+    pub(super) fn begin(rules: ActiveRules, now: Millis) -> anyhow::Result<Self> {
+        let mut author = Self { engine: Engine::new(rules.clone()), now, drawn: 0, recorded: Vec::new() };
+        author.handle_command(Command::UseRules(Box::new(rules)))?;
+        author.handle_command(Command::Recover(ResumeMode::Wait))?;
+        Ok(author)
+    }
+
+    /// Lets `span` pass, and unloads what has rested for `idle`.
+    pub(super) fn let_time_pass(&mut self, span: Duration, idle: Duration) {
+        self.now = self.now + span;
+        self.engine.evict_idle(self.now, Some(idle));
+    }
+
+    /// Takes the facts that were decided since the last call.
+    pub(super) fn take_facts(&mut self) -> Vec<RecordedFact> {
+        std::mem::take(&mut self.recorded)
+    }
+
+    /// Adds a prompt and an answer without calls.
+    pub(super) fn add_short_exchange(&mut self, id: &SessionId) -> anyhow::Result<()> {
+        let run = self.send_prompt(id)?;
+        self.add_answer(run, &[])
+    }
+
     fn handle_command(&mut self, command: Command) -> anyhow::Result<EngineReply> {
         self.drawn += 1;
         let mut context = DecisionContext { now: self.now, fresh: IdGenerator::new(self.drawn.to_be_bytes()) };
@@ -64,7 +89,8 @@ impl HistoryAuthor {
         Ok(reply)
     }
 
-    fn open_session(&mut self, id: &SessionId) -> anyhow::Result<()> {
+    /// Opens a session.
+    pub(super) fn open_session(&mut self, id: &SessionId) -> anyhow::Result<()> {
         let model = ModelRef {
             provider: "demo".to_owned(),
             id: "scripted-1".to_owned(),
@@ -86,7 +112,7 @@ impl HistoryAuthor {
     }
 
     /// Adds a prompt, an answer with two calls that run, and an answer without.
-    fn add_exchange(&mut self, id: &SessionId) -> anyhow::Result<()> {
+    pub(super) fn add_exchange(&mut self, id: &SessionId) -> anyhow::Result<()> {
         let run = self.send_prompt(id)?;
         self.add_answer(run, &[("read", "src/lib.rs"), ("read", "src/main.rs")])?;
         let calls = self.engine.state().run(run).context("the run has ended")?.calls().to_vec();
