@@ -7,7 +7,8 @@ use countersign_protocol::agent_gate::{self as wire, AgentGateRequest, JsonRpcEr
 use tokio::time::timeout;
 
 use super::{
-    AgentGateAdapter, RegisteredAgent,
+    AgentGateAdapter,
+    agents::RegisteredAgent,
     connection_end::{ConnectionEnd, end_for_error, wait_for_close},
 };
 
@@ -40,7 +41,7 @@ pub(super) async fn authenticate_agent(
             let now = adapter.clock.now();
             match incoming.request {
                 Ok(AgentGateRequest::Auth { token }) => {
-                    match token.and_then(|token| adapter.agent_for_token(&token).cloned()) {
+                    match token.and_then(|token| adapter.agents.with_token(&token).cloned()) {
                         // An agent with the right token is never limited: a bad client behind the same address must not
                         // keep a good one out. A token has too much in it to be found by trying.
                         Some(known) => {

@@ -4,6 +4,7 @@
 //! It decides nothing: a frame becomes a command, and its outcome becomes a reply. Source:
 //! docs/protocol/agent-gate.md.
 
+mod agents;
 mod authentication;
 mod connection;
 mod connection_end;
@@ -17,21 +18,17 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::ws::WebSocket;
 use countersign_core::{
-    engine::{Command, CommandError},
-    id::{PrincipalId, SessionId},
+    engine::{Command, CommandError, Engine},
+    id::SessionId,
     session::{self, SessionSetting, Settings as SessionSettings},
 };
-use countersign_http::{
-    limits::{FailedAuth, SlidingWindow},
-    listen::ConnectionPermit,
-};
+use countersign_http::{limits::FailedAuth, listen::ConnectionPermit};
 use countersign_policy_admin::service_tools::ServiceTools;
-use countersign_runtime::{Clock, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
-use countersign_view::{Protocol, connection_status::AgentStatus, principals};
-use secrecy::{ExposeSecret as _, SecretString};
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
+use countersign_runtime::{Clock, CommandSource, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
+use countersign_view::{Protocol, connection_status::AgentStatus};
+use secrecy::SecretString;
 
+use agents::{RegisteredAgent, RegisteredAgents};
 use outcome_router::OutcomeRouter;
 use roster::AgentRoster;
 
@@ -73,20 +70,11 @@ pub struct Settings {
     pub limits: AgentLimits,
 }
 
-/// Agent that the adapter serves.
-struct RegisteredAgent {
-    id: String,
-    token: [u8; 32],
-    principal: PrincipalId,
-    session: SessionId,
-    window: parking_lot::Mutex<SlidingWindow>,
-}
-
 /// Adapter. One serves all agents of a gateway.
 pub struct AgentGateAdapter {
     handle: OwnerHandle,
     clock: Clock,
-    agents: Vec<Arc<RegisteredAgent>>,
+    agents: RegisteredAgents,
     tools: Arc<ServiceTools>,
     secrets: GatewaySecrets,
     /// Result of `list_tools`, encoded once.
@@ -99,11 +87,11 @@ pub struct AgentGateAdapter {
 
 impl AgentStatus for AgentGateAdapter {
     fn all_agents(&self) -> Vec<(String, SessionId)> {
-        self.agents.iter().map(|agent| (agent.id.clone(), agent.session.clone())).collect()
+        self.agents.as_slice().iter().map(|agent| (agent.id.clone(), agent.session.clone())).collect()
     }
 
     fn is_connected(&self, session: &SessionId) -> bool {
-        self.agents.iter().any(|agent| agent.session == *session && self.roster.is_connected(&agent.id))
+        self.agents.id_of_session(session).is_some_and(|id| self.roster.is_connected(id))
     }
 }
 
@@ -114,37 +102,8 @@ impl AgentGateAdapter {
     /// The reason why a session could not be opened.
     pub async fn open(handle: OwnerHandle, clock: Clock, settings: Settings) -> Result<Arc<Self>, OwnerError> {
         let requests = handle.source(InboxLane::Request);
-        let mut agents = Vec::new();
-        for agent in settings.agents {
-            let session = SessionId::new(format!("agent:{}", agent.id));
-            let set = SessionSettings {
-                approval_timeout: settings.limits.approval_timeout,
-                max_pending: settings.limits.pending,
-                ..SessionSettings::default()
-            };
-            let open = session::Command::Open {
-                cwd: String::new(),
-                name: Some(agent.id.clone()),
-                parent: None,
-                door: Some(ADAPTER_NAME.to_owned()),
-                settings: Box::new(set.clone()),
-            };
-            match requests.send_command(Command::Session(session.clone(), open)).await {
-                Ok(_) => {}
-                Err(OwnerError::Refusal(CommandError::SessionExists(_))) => {
-                    let set = session::Command::Set { setting: SessionSetting::All(Box::new(set)), entry: None };
-                    requests.send_command(Command::Session(session.clone(), set)).await?;
-                }
-                Err(refused) => return Err(refused),
-            }
-            agents.push(Arc::new(RegisteredAgent {
-                principal: principals::of_agent(&agent.id),
-                token: token_digest(agent.token.expose_secret()),
-                id: agent.id,
-                session,
-                window: parking_lot::Mutex::new(SlidingWindow::new(settings.limits.per_minute)),
-            }));
-        }
+        let agents = RegisteredAgents::new(settings.agents, settings.limits.per_minute);
+        open_sessions(&requests, agents.as_slice(), &settings.limits).await?;
         let closing = tokio::sync::watch::Sender::new(false);
         let outcomes = OutcomeRouter::follow_outcomes(&handle, closing.clone()).await.ok_or(OwnerError::Closed)?;
         let listed = requests::tool_list(&settings.listed, &settings.tools);
@@ -164,7 +123,7 @@ impl AgentGateAdapter {
 
     /// Reports whether any agent may connect.
     pub fn is_open(&self) -> bool {
-        !self.agents.is_empty()
+        !self.agents.as_slice().is_empty()
     }
 
     /// Serves one connection to its end.
@@ -174,7 +133,7 @@ impl AgentGateAdapter {
 
     /// Reports whether it is the session of one of the agents.
     pub fn is_agents(&self, session: &SessionId) -> bool {
-        self.agents.iter().any(|agent| agent.session == *session)
+        self.agents.id_of_session(session).is_some()
     }
 
     /// Tells every agent to reconnect later. Pending gates stay.
@@ -187,21 +146,55 @@ impl AgentGateAdapter {
         // The sender is ours, so it cannot be gone.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
-
-    /// Returns the agent with this token.
-    fn agent_for_token(&self, token: &str) -> Option<&Arc<RegisteredAgent>> {
-        let shown = token_digest(token);
-        // Every agent is compared, so that the time reveals nothing.
-        let mut found = None;
-        for agent in &self.agents {
-            if bool::from(agent.token.ct_eq(&shown)) {
-                found = Some(agent);
-            }
-        }
-        found
-    }
 }
 
-fn token_digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token.as_bytes()).into()
+/// Opens the session of each agent, and sets the limits of those that exist with others. All commands are submitted before the first
+/// reply is awaited, so that many sessions share a commit.
+async fn open_sessions(
+    requests: &CommandSource,
+    agents: &[Arc<RegisteredAgent>],
+    limits: &AgentLimits,
+) -> Result<(), OwnerError> {
+    let settings = SessionSettings {
+        approval_timeout: limits.approval_timeout,
+        max_pending: limits.pending,
+        ..SessionSettings::default()
+    };
+    let mut opened = Vec::with_capacity(agents.len());
+    for agent in agents {
+        let open = session::Command::Open {
+            cwd: String::new(),
+            name: Some(agent.id.clone()),
+            parent: None,
+            door: Some(ADAPTER_NAME.to_owned()),
+            settings: Box::new(settings.clone()),
+        };
+        opened.push(requests.submit_command(Command::Session(agent.session.clone(), open)).await);
+    }
+    let mut known = Vec::new();
+    for (agent, reply) in agents.iter().zip(opened) {
+        match reply.await.unwrap_or(Err(OwnerError::Closed)) {
+            Ok(_) => {}
+            Err(OwnerError::Refusal(CommandError::SessionExists(_))) => known.push(agent.session.clone()),
+            Err(refused) => return Err(refused),
+        }
+    }
+    // A setting that has not changed is no fact: otherwise each start would record one for every agent.
+    let wanted = settings.clone();
+    let differs = move |engine: &Engine| -> Vec<SessionId> {
+        let has_others =
+            |id: &SessionId| engine.state().session(id).is_none_or(|session| *session.settings() != wanted);
+        known.into_iter().filter(has_others).collect()
+    };
+    let (others, _) = requests.read_state(differs).await.ok_or(OwnerError::Closed)?;
+    let mut changed = Vec::with_capacity(others.len());
+    for session in others {
+        let setting = SessionSetting::All(Box::new(settings.clone()));
+        let set = session::Command::Set { setting, entry: None };
+        changed.push(requests.submit_command(Command::Session(session, set)).await);
+    }
+    for reply in changed {
+        reply.await.unwrap_or(Err(OwnerError::Closed))?;
+    }
+    Ok(())
 }
