@@ -1,6 +1,6 @@
 //! Sessions: their list, their conversations, and messages to them. Source: docs/protocol/api.md, Sessions.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::{Path, RawQuery, State},
@@ -8,7 +8,7 @@ use axum::{
 };
 use countersign_conversations::{
     chats::{NewConversation, StopOutcome},
-    sessions::{self, SessionListRow},
+    sessions::{self, ListPosition, SessionListRow},
 };
 use countersign_core::{
     engine::{Engine, EngineReply, ResidencyScope},
@@ -17,7 +17,10 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_http::reply;
-use countersign_runtime::InboxLane;
+use countersign_runtime::{
+    InboxLane,
+    store::{AnyLog, LogReadError},
+};
 use countersign_view::{Protocol, time::format_iso};
 
 use super::{
@@ -50,11 +53,28 @@ struct SessionActivity {
     waiting: usize,
 }
 
+impl SessionActivity {
+    /// Returns what works in a session, without its gates.
+    fn of_work(session: &Session) -> Self {
+        if session.is_at_rest() {
+            return Self::default();
+        }
+        let run = session.run().or_else(|| session.awaited_run()).map(|run| run.to_string());
+        Self { works: true, run, waiting: 0 }
+    }
+}
+
+/// Returns the activity of one session.
+fn activity_of(engine: &Engine, session: &Session) -> SessionActivity {
+    let waiting = engine.state().pending_gates().filter(|gate| gate.session() == Some(session.id())).count();
+    SessionActivity { waiting, ..SessionActivity::of_work(session) }
+}
+
+/// Returns the activity of every session in which something works or waits.
 fn session_activity(engine: &Engine) -> BTreeMap<String, SessionActivity> {
     let mut all = BTreeMap::<String, SessionActivity>::new();
     for session in engine.state().sessions().filter(|session| !session.is_at_rest()) {
-        let run = session.run().or_else(|| session.awaited_run()).map(|run| run.to_string());
-        all.insert(session.id().to_string(), SessionActivity { works: true, run, waiting: 0 });
+        all.insert(session.id().to_string(), SessionActivity::of_work(session));
     }
     for session in engine.state().pending_gates().filter_map(|gate| gate.session()) {
         all.entry(session.to_string()).or_default().waiting += 1;
@@ -70,37 +90,90 @@ pub(super) async fn list_sessions(State(api): State<Arc<ApiState>>, RawQuery(que
     let after = match params.get("after") {
         None => None,
         Some(text) => {
-            let read = text.split_once('.').and_then(|(at, id)| Some((at.parse::<u64>().ok()?, id.to_owned())));
+            let read = text
+                .split_once('.')
+                .and_then(|(at, id)| Some(ListPosition { last_at: at.parse().ok()?, id: id.to_owned() }));
             Some(read.ok_or_else(|| ApiError::bad_request(format!("after: invalid position {text:?}")))?)
         }
     };
+    let door = params.get("door").map(str::to_owned);
     let source = api.context.handle.source(InboxLane::Request);
-    let read = source.read_state(|engine| {
-        let agents = engine.state().sessions().filter(|session| sessions::is_agents(session.id()));
-        let agents: Vec<SessionListRow> = agents.map(agent_row).collect();
+    let (from, of_door) = (after.clone(), door.clone());
+    let read = source.read_state(move |engine| {
+        let agents = listed_agents(engine, of_door.as_deref(), from.as_ref(), limit + 1);
         (session_activity(engine), agents, engine.state().head_lsn())
     });
     let ((busy, mut rows, head), _) = read.await.ok_or_else(ApiError::gateway_closing)?;
-    rows.extend(sessions::list_sessions(api.context.handle.log()).await?);
-    rows.sort_by(|one, other| (other.last_at, &other.id).cmp(&(one.last_at, &one.id)));
-    let door = params.get("door");
-    let fits = |row: &&SessionListRow| {
-        door.is_none_or(|door| row.door.as_deref() == Some(door))
-            && after.as_ref().is_none_or(|(at, id)| (row.last_at, &row.id) < (*at, id))
-    };
-    let mut found = rows.iter().filter(fits);
-    let page: Vec<&SessionListRow> = found.by_ref().take(limit).collect();
-    let next = found.next().and_then(|_| page.last()).map(|row| format!("{}.{}", row.last_at, row.id));
-    let sessions = page.iter().map(|row| session_summary(row, busy.get(&row.id))).collect();
+    rows.extend(read_rows(api.context.handle.log(), door.as_deref(), after, limit + 1).await?);
+    rows.sort_by(|one, other| list_order((one.last_at, &one.id), (other.last_at, &other.id)));
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| has_more).map(|row| format!("{}.{}", row.last_at, row.id));
+    let sessions = rows.iter().map(|row| session_summary(row, busy.get(&row.id))).collect();
     let cursor = RecordCursor::at_lsn(api.context.handle.log(), head).await?;
     Ok(reply::ok(&SessionList { sessions, next, cursor }))
 }
 
-/// Returns the row of an agent's session, which is in no list: it is always in memory.
+/// Compares sessions by the time of their last message and their id, in the order of [`sessions::list_page`].
+fn list_order(one: (u64, &str), other: (u64, &str)) -> Ordering {
+    other.0.cmp(&one.0).then_with(|| one.1.cmp(other.1))
+}
+
+/// Reads up to `most` rows of `door` after a position.
+async fn read_rows(
+    log: &AnyLog,
+    door: Option<&str>,
+    mut after: Option<ListPosition>,
+    most: usize,
+) -> Result<Vec<SessionListRow>, LogReadError> {
+    let mut rows = Vec::new();
+    loop {
+        let page = sessions::list_page(log, after.as_ref(), most).await?;
+        let is_last = page.len() < most;
+        after = page.last().map(SessionListRow::list_position);
+        rows.extend(page.into_iter().filter(|row| door.is_none_or(|door| row.door.as_deref() == Some(door))));
+        if is_last || rows.len() >= most {
+            rows.truncate(most);
+            return Ok(rows);
+        }
+    }
+}
+
+/// Returns the first `most` sessions of agents of `door` after a position. They are in no list: they are always in memory.
+fn listed_agents(
+    engine: &Engine,
+    door: Option<&str>,
+    after: Option<&ListPosition>,
+    most: usize,
+) -> Vec<SessionListRow> {
+    let is_after = |session: &&Session| {
+        after.is_none_or(|after| {
+            list_order((after.last_at, &after.id), (session.opened_at().0, session.id().as_str())) == Ordering::Less
+        })
+    };
+    let mut agents: Vec<&Session> = engine
+        .state()
+        .sessions()
+        .filter(|session| sessions::is_agents(session.id()))
+        .filter(|session| door.is_none_or(|door| agent_door(session) == door))
+        .filter(is_after)
+        .collect();
+    let order = |one: &&Session, other: &&Session| {
+        list_order((one.opened_at().0, one.id().as_str()), (other.opened_at().0, other.id().as_str()))
+    };
+    agents.sort_unstable_by(order);
+    agents.into_iter().take(most).map(agent_row).collect()
+}
+
+fn agent_door(session: &Session) -> &str {
+    session.door().unwrap_or(Protocol::AgentGate.name())
+}
+
+/// Returns the row of an agent's session.
 fn agent_row(session: &Session) -> SessionListRow {
     SessionListRow {
         id: session.id().to_string(),
-        door: Some(session.door().unwrap_or(Protocol::AgentGate.name()).to_owned()),
+        door: Some(agent_door(session).to_owned()),
         name: session.id().as_str().strip_prefix("agent:").map(str::to_owned),
         opened_at: session.opened_at().0,
         last_at: session.opened_at().0,
@@ -188,7 +261,7 @@ fn read_page(engine: &Engine, session: &Session, before: Option<&str>, limit: us
         kind: entry.kind.clone(),
         message: None,
     };
-    let busy = session_activity(engine).remove(session.id().as_str()).unwrap_or_default();
+    let busy = activity_of(engine, session);
     let model = session.settings().model.as_ref();
     let conversation = ConversationPage {
         id: session.id().to_string(),

@@ -51,7 +51,9 @@ impl ConsoleState {
         ctx: &PageContext,
         problem: Option<(StatusCode, String)>,
     ) -> Result<Response, PageError> {
-        let rows = index::list_sessions(self.context.handle.log()).await.map_err(PageError::unreadable_record)?;
+        let log = self.context.handle.log();
+        let rows = index::list_page(log, None, ROWS).await.map_err(PageError::unreadable_record)?;
+        let count = index::count_sessions(log).await.map_err(PageError::unreadable_record)?;
         let read = |engine: &Engine| {
             let mut busy: BTreeMap<String, SessionLoad> = BTreeMap::new();
             for session in engine.state().sessions().filter(|session| !session.is_at_rest()) {
@@ -85,7 +87,7 @@ impl ConsoleState {
                     @if rows.is_empty() { p.empty { "No sessions yet." } }
                     @else {
                         ul.sessions {
-                            @for row in rows.iter().take(ROWS) {
+                            @for row in &rows {
                                 li {
                                     a href=(url_path("/console/sessions/", &row.id)) { (row.name.as_deref().map_or_else(|| "Untitled".to_owned(), plain_text)) }
                                     " " (activity_badge(of(&row.id)))
@@ -98,7 +100,7 @@ impl ConsoleState {
                                 }
                             }
                         }
-                        @if rows.len() > ROWS { p.note { "Showing the newest " (ROWS) " of " (rows.len()) "." } }
+                        @if count > rows.len() { p.note { "Showing the newest " (rows.len()) " of " (count) "." } }
                     }
                 }
                 @if !agents.is_empty() {

@@ -1,4 +1,11 @@
-//! The list of sessions: one row each, folded within the append, so that it needs no replay and is never late.
+//! The list of sessions: one row each, folded within the append, so that it needs no replay and is never late. Rows are kept in the
+//! order of the list, so that a page of it costs the same however many sessions there are.
+//!
+//! | key | value |
+//! |---|---|
+//! | `order/TIME/ID` | the row; TIME is the time of its last message, counted down, in 20 digits |
+//! | `place/ID` | the key of that row, or `deleted` |
+//! | `count` | number of rows |
 //!
 //! Sessions of agents are not in it: there are few, they are always at hand, and their records are many.
 
@@ -15,6 +22,14 @@ use serde::{Deserialize, Serialize};
 const PAGE: usize = 1000;
 /// The view's name.
 const NAME: &str = "sessions";
+/// Prefix of the keys of rows.
+const ORDER: &str = "order/";
+/// Digits of a time in these keys.
+const DIGITS: usize = 20;
+/// Key of the number of rows.
+const COUNT: &str = "count";
+/// Place of a session that was deleted.
+const DELETED: &str = "deleted";
 
 /// Row of one session in the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +72,7 @@ impl LogView for SessionIndex {
     }
 
     fn version(&self) -> u32 {
-        4
+        5
     }
 
     fn reads_contents(&self) -> bool {
@@ -67,17 +82,59 @@ impl LogView for SessionIndex {
     fn fold_record(&self, record: &StoredRecord, _: Option<&str>, rows: &mut dyn ViewRows) {
         let Some(session) = record.session.as_ref().filter(|session| !is_agents(session)) else { return };
         let Some(update) = RowUpdate::from_record(record) else { return };
-        let key = session.as_str();
-        let known = rows.get(key).and_then(|bytes| serde_json::from_slice::<SessionListRow>(&bytes).ok());
-        let is_deleted = known.as_ref().is_some_and(|row| row.listing.deleted);
+        let id = session.as_str();
+        let place = rows.get(&place_key(id)).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+        // A late record, such as the end of its work, brings it back to no list.
+        if place.as_deref() == Some(DELETED) {
+            return;
+        }
+        let known = place.as_deref().and_then(|key| rows.get(key)).and_then(|bytes| decode_row(id, &bytes));
         let mut row = known.unwrap_or_else(|| SessionListRow { opened_at: record.at.0, ..SessionListRow::default() });
         row.apply_update(update, record.at);
-        // A late record, such as the end of its work, brings it back to no list.
-        row.listing.deleted |= is_deleted;
-        if let Ok(bytes) = serde_json::to_vec(&row) {
-            rows.put_row(key, &bytes);
+        let key = order_key(row.last_at, id);
+        if let Some(before) = place.as_deref().filter(|before| row.listing.deleted || *before != key) {
+            rows.delete_row(before);
+        }
+        if row.listing.deleted {
+            rows.put_row(&place_key(id), DELETED.as_bytes());
+            if place.is_some() {
+                change_count(rows, |count| count.saturating_sub(1));
+            }
+            return;
+        }
+        let Ok(bytes) = serde_json::to_vec(&row) else { return };
+        rows.put_row(&key, &bytes);
+        if place.as_deref() != Some(&*key) {
+            rows.put_row(&place_key(id), key.as_bytes());
+        }
+        if place.is_none() {
+            change_count(rows, |count| count + 1);
         }
     }
+}
+
+fn change_count(rows: &mut dyn ViewRows, change: impl FnOnce(usize) -> usize) {
+    let count = read_count(rows.get(COUNT).as_deref());
+    rows.put_row(COUNT, change(count).to_string().as_bytes());
+}
+
+/// Returns the key of a row. Later times come first, and equal ones in the order of the ids.
+fn order_key(last_at: u64, id: &str) -> String {
+    format!("{ORDER}{:0DIGITS$}/{id}", u64::MAX - last_at)
+}
+
+fn place_key(id: &str) -> String {
+    format!("place/{id}")
+}
+
+fn decode_row(id: &str, bytes: &[u8]) -> Option<SessionListRow> {
+    #[cfg(test)]
+    tests::DECODED.set(tests::DECODED.get() + 1);
+    serde_json::from_slice(bytes).ok().map(|row: SessionListRow| SessionListRow { id: id.to_owned(), ..row })
+}
+
+fn read_count(bytes: Option<&[u8]>) -> usize {
+    bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// Meaning of a record for the list.
@@ -144,6 +201,11 @@ impl RowUpdate {
 }
 
 impl SessionListRow {
+    /// Returns its position in the list.
+    pub fn list_position(&self) -> ListPosition {
+        ListPosition { last_at: self.last_at, id: self.id.clone() }
+    }
+
     fn apply_update(&mut self, update: RowUpdate, at: Millis) {
         match update {
             RowUpdate::Opened { door, name, cwd } => {
@@ -188,24 +250,190 @@ pub async fn probe_list(log: &AnyLog) -> Result<(), LogReadError> {
     log.read_view(Partition::ZERO, NAME, "", None, 1).await.map(drop)
 }
 
-/// Lists every session of `log` but those of agents and those that were deleted, the newest first.
+/// Position in the list, as time of the last message and id of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListPosition {
+    /// Time of the last message, in milliseconds.
+    pub last_at: u64,
+    /// Id of the session.
+    pub id: String,
+}
+
+/// Lists up to `limit` sessions of `log` after `position`, but none of agents and none that was deleted. The session with the latest
+/// message comes first; of several with equal times, the one with the lowest id.
+///
+/// # Errors
+/// The error of the log.
+pub async fn list_page(
+    log: &AnyLog,
+    position: Option<&ListPosition>,
+    limit: usize,
+) -> Result<Vec<SessionListRow>, LogReadError> {
+    let after = position.map(|position| order_key(position.last_at, &position.id));
+    let page = log.read_view(Partition::ZERO, NAME, ORDER, after.as_deref(), limit).await?;
+    let read = |(key, bytes): (String, bytes::Bytes)| decode_row(key.get(ORDER.len() + DIGITS + 1..)?, &bytes);
+    Ok(page.into_iter().filter_map(read).collect())
+}
+
+/// Returns the number of sessions in the list.
+///
+/// # Errors
+/// The error of the log.
+pub async fn count_sessions(log: &AnyLog) -> Result<usize, LogReadError> {
+    let found = log.read_view(Partition::ZERO, NAME, COUNT, None, 1).await?;
+    Ok(read_count(found.first().map(|(_, bytes)| &**bytes)))
+}
+
+/// Lists every session in the order of [`list_page`].
 ///
 /// # Errors
 /// The error of the log.
 pub async fn list_sessions(log: &AnyLog) -> Result<Vec<SessionListRow>, LogReadError> {
-    let (mut rows, mut after) = (Vec::new(), None::<String>);
+    let (mut rows, mut position) = (Vec::new(), None);
     loop {
-        let page = log.read_view(Partition::ZERO, NAME, "", after.as_deref(), PAGE).await?;
+        let page = list_page(log, position.as_ref(), PAGE).await?;
         let is_last = page.len() < PAGE;
-        after = page.last().map(|(id, _)| id.clone());
-        let read = |(id, bytes): (String, bytes::Bytes)| {
-            serde_json::from_slice(&bytes).ok().map(|row: SessionListRow| SessionListRow { id, ..row })
-        };
-        rows.extend(page.into_iter().filter_map(read).filter(|row| !row.listing.deleted));
+        position = page.last().map(SessionListRow::list_position);
+        rows.extend(page);
         if is_last {
-            break;
+            return Ok(rows);
         }
     }
-    rows.sort_by(|one, other| (other.last_at, &other.id).cmp(&(one.last_at, &one.id)));
-    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+
+    use bytes::Bytes;
+    use countersign_core::{digest::Digest, id::Lsn};
+    use countersign_runtime::store::{Batch, LogRecord, MemoryLog};
+
+    use super::*;
+
+    thread_local! {
+        /// Number of decoded rows.
+        pub(super) static DECODED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn opened() -> Event {
+        Event::Session(session::Event::Opened { cwd: "/".to_owned(), name: None, parent: None, door: None })
+    }
+
+    fn record(session: &str, at: u64, event: &Event) -> LogRecord {
+        let (kind, version, facts) = event.encode();
+        LogRecord {
+            at: Millis(at),
+            session: Some(SessionId::new(session)),
+            key: None,
+            kind: kind.into(),
+            version,
+            facts: facts.into(),
+            content: None,
+        }
+    }
+
+    async fn log_of(records: impl IntoIterator<Item = LogRecord>) -> AnyLog {
+        let log: AnyLog = MemoryLog::with_views(vec![Arc::new(SessionIndex)]).into();
+        let epoch = log.take_over(Partition::ZERO).await.unwrap();
+        log.append(Partition::ZERO, epoch, Lsn(0), Batch(records.into_iter().collect())).await.unwrap();
+        log
+    }
+
+    fn ids(rows: &[SessionListRow]) -> Vec<&str> {
+        rows.iter().map(|row| row.id.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn pages_follow_each_other_from_the_latest_session_to_the_first() {
+        let named = Event::Session(session::Event::Named { name: "renamed".to_owned() });
+        let deleted = ListingFlags { deleted: true, ..ListingFlags::default() };
+        let deleted = Event::Session(session::Event::Set(SessionSetting::Listing(deleted)));
+        let log = log_of([
+            record("b", 5, &opened()),
+            record("a", 5, &opened()),
+            record("late", 9, &opened()),
+            record("early", 1, &opened()),
+            record("gone", 7, &opened()),
+            record("early", 10, &named),
+            record("gone", 11, &deleted),
+            record("gone", 12, &named),
+            record("agent:x", 13, &opened()),
+        ])
+        .await;
+        let all = list_sessions(&log).await.unwrap();
+        assert_eq!(ids(&all), ["late", "a", "b", "early"]);
+        assert_eq!(all[3].name.as_deref(), Some("renamed"));
+        assert_eq!(count_sessions(&log).await.unwrap(), 4);
+        let first = list_page(&log, None, 2).await.unwrap();
+        let second = list_page(&log, first.last().map(SessionListRow::list_position).as_ref(), 9).await.unwrap();
+        assert_eq!((ids(&first), ids(&second)), (vec!["late", "a"], vec!["b", "early"]));
+    }
+
+    #[tokio::test]
+    async fn a_page_reads_as_many_rows_as_it_shows_however_many_there_are() {
+        for count in [10_usize, 1_000, 100_000] {
+            let log = log_of((0..count).map(|number| record(&format!("s{number}"), number as u64, &opened()))).await;
+            DECODED.set(0);
+            let page = list_page(&log, None, 5).await.unwrap();
+            assert_eq!((page.len(), DECODED.get()), (5, 5), "of {count}");
+            assert_eq!(page[0].id, format!("s{}", count - 1));
+            assert_eq!(count_sessions(&log).await.unwrap(), count);
+        }
+    }
+
+    /// Rows that count how often they are used.
+    #[derive(Default)]
+    struct CountingRows {
+        rows: BTreeMap<String, Bytes>,
+        used: usize,
+    }
+
+    impl ViewRows for CountingRows {
+        fn get(&mut self, key: &str) -> Option<Bytes> {
+            self.used += 1;
+            self.rows.get(key).cloned()
+        }
+
+        fn put_row(&mut self, key: &str, value: &[u8]) {
+            self.used += 1;
+            self.rows.insert(key.to_owned(), Bytes::copy_from_slice(value));
+        }
+
+        fn delete_row(&mut self, key: &str) {
+            self.used += 1;
+            self.rows.remove(key);
+        }
+
+        fn scan_prefix(&mut self, _: &str) -> Vec<(String, Bytes)> {
+            unreachable!("the list is never read whole")
+        }
+    }
+
+    #[test]
+    fn a_record_uses_as_many_rows_however_many_sessions_there_are() {
+        let stored = |number: usize| {
+            let record = record(&format!("s{number}"), number as u64, &opened());
+            StoredRecord {
+                lsn: Lsn(number as u64),
+                at: record.at,
+                session: record.session,
+                key: None,
+                kind: record.kind,
+                version: record.version,
+                facts: record.facts,
+                content_digest: None,
+                chain: Digest::hash_bytes(b""),
+            }
+        };
+        for count in [10, 1_000, 100_000] {
+            let mut rows = CountingRows::default();
+            for number in 0..count {
+                SessionIndex.fold_record(&stored(number), None, &mut rows);
+            }
+            rows.used = 0;
+            SessionIndex.fold_record(&stored(count), None, &mut rows);
+            assert_eq!(rows.used, 5, "after {count}");
+        }
+    }
 }

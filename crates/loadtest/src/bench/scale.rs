@@ -170,8 +170,8 @@ fn measure_log(binary: &Path, sessions: usize, records: usize) -> anyhow::Result
     costs.answer = time_answers(&mut agent)?;
     time_pages(&gateway, &mut costs)?;
     let mut browser = LoggedInBrowser::connect(&gateway)?;
-    let step = (sessions / ROUNDS).max(1);
-    costs.session = time_turns(|round| browser.get(&format!("/api/v1/sessions/session-{}", round * step)))?;
+    costs.session =
+        time_turns(|round| browser.get(&format!("/api/v1/sessions/session-{}", round * sessions / ROUNDS)))?;
     Ok(costs)
 }
 
