@@ -3,6 +3,7 @@
 //! It must not know any adapter or the engine: it turns files, flags and an environment into plain values. All problems
 //! are reported at once, with file, line and key.
 
+mod agent_list;
 mod agents_file;
 mod approvals;
 pub mod cases;

@@ -9,6 +9,7 @@ use countersign_runtime::tools::regular;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
+    agent_list::{AgentConflict, AgentList},
     cases::DEFAULT_AGENT,
     config_field::ConfigField,
     diagnostics::FileDiagnostics,
@@ -293,15 +294,13 @@ pub(super) fn read_tls(place: &ConfigField<'_>) -> Option<TlsFiles> {
 }
 
 fn read_agents(root: &ConfigField<'_>) -> Vec<AgentConfig> {
-    let mut agents: Vec<AgentConfig> = Vec::new();
+    let mut agents = AgentList::default();
     let mut add = |place: &ConfigField<'_>, id: Option<String>, token: Option<SecretString>| {
         let (Some(id), Some(token)) = (id, token) else { return };
-        if agents.iter().any(|known| known.id == id) {
-            place.at("id").report_refusal("another agent has this id");
-        } else if agents.iter().any(|known| known.token.expose_secret() == token.expose_secret()) {
-            place.at("token").report_refusal("another agent has this token");
-        } else {
-            agents.push(AgentConfig { id, token });
+        match agents.add_agent(id, token) {
+            Ok(()) => {}
+            Err(AgentConflict::Id) => place.at("id").report_refusal("another agent has this id"),
+            Err(AgentConflict::Token) => place.at("token").report_refusal("another agent has this token"),
         }
     };
     let first = root.at("agent");
@@ -317,7 +316,7 @@ fn read_agents(root: &ConfigField<'_>) -> Vec<AgentConfig> {
             place.report_missing();
         }
     }
-    agents
+    agents.into_agents()
 }
 
 fn read_telegram(place: &ConfigField<'_>) -> Option<TelegramConfig> {
