@@ -109,6 +109,8 @@ struct AgentGateConnection<'a> {
     unproven: Vec<CallId>,
     /// Calls whose end this connection got, or will get: they are not missed.
     mine: BTreeSet<CallId>,
+    /// Calls for whose ends this connection waits, and maybe some more.
+    waits: BTreeSet<CallId>,
     /// Calls of an earlier connection that will be answered under their ids here, by id.
     taken_up: BTreeMap<Arc<str>, CallId>,
     /// Calls among these that will not, whose ends are on their way.
@@ -145,6 +147,7 @@ impl<'a> AgentGateConnection<'a> {
             open: 0,
             unproven: Vec::new(),
             mine: BTreeSet::new(),
+            waits: BTreeSet::new(),
             taken_up: BTreeMap::new(),
             let_go: BTreeMap::new(),
             lowest: None,
@@ -161,7 +164,7 @@ impl<'a> AgentGateConnection<'a> {
             Err(end) => end,
             Ok(()) => self.event_loop().await,
         };
-        self.adapter.outcomes.remove_connection(&self.outcome_sender);
+        self.adapter.outcomes.remove_connection(std::mem::take(&mut self.waits), &self.outcome_sender);
         self.record_received().await;
         close_socket(&mut self.socket, &end).await;
     }
@@ -334,6 +337,7 @@ impl<'a> AgentGateConnection<'a> {
 
     /// Waits for the end of a call, also of one that ended a while ago.
     async fn wait_for_call(&mut self, call: CallId, id: Arc<str>) -> Result<(), ConnectionEnd> {
+        self.waits.insert(call);
         if self.adapter.outcomes.wait_for_outcome(call, Arc::clone(&id), &self.outcome_sender) {
             return Ok(());
         }
@@ -364,6 +368,7 @@ impl<'a> AgentGateConnection<'a> {
     async fn send_outcome(&mut self, id: &str, mut outcome: ToolCallOutcome) -> Result<(), ConnectionEnd> {
         self.open = self.open.saturating_sub(1);
         self.taken_up.remove(id);
+        self.waits.remove(&outcome.call);
         if outcome.end == call::CallEnd::Unknown && outcome.gate.is_none() {
             outcome.gate = self.gate_of(outcome.call).await;
         }
@@ -429,6 +434,7 @@ impl<'a> AgentGateConnection<'a> {
             // The same may have been requested again under its key.
             if !self.adapter.outcomes.is_waiting(call, &self.outcome_sender) {
                 self.mine.remove(&call);
+                self.waits.remove(&call);
             }
         }
     }

@@ -112,12 +112,24 @@ impl OutcomeRouter {
         inner.waiting.get(&call).is_some_and(|waiting| waiting.iter().any(|(_, of)| of.same_channel(connection)))
     }
 
-    /// Removes a connection.
-    pub(super) fn remove_connection(&self, connection: &UnboundedSender<RoutedOutcome>) {
-        self.0.lock().waiting.retain(|_, waiting| {
-            waiting.retain(|(_, of)| !of.same_channel(connection));
-            !waiting.is_empty()
-        });
+    /// Removes a connection, which waits for `calls` at most. The waits of others are not visited: many connections may end at once.
+    pub(super) fn remove_connection(
+        &self,
+        calls: impl IntoIterator<Item = CallId>,
+        connection: &UnboundedSender<RoutedOutcome>,
+    ) {
+        let mut inner = self.0.lock();
+        for call in calls {
+            let Some(waiting) = inner.waiting.get_mut(&call) else { continue };
+            waiting.retain(|(_, of)| {
+                #[cfg(test)]
+                tests::VISITED.set(tests::VISITED.get() + 1);
+                !of.same_channel(connection)
+            });
+            if waiting.is_empty() {
+                inner.waiting.remove(&call);
+            }
+        }
     }
 }
 
@@ -133,11 +145,18 @@ fn end_of_request(recorded: &Arc<RecordedFact>) -> Option<(CallId, call::CallEnd
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use countersign_core::{call::CallEnd, id::CallId};
     use tokio::sync::mpsc::unbounded_channel;
     use uuid::Uuid;
 
     use super::{KEPT_BYTES, OutcomeRouter};
+
+    thread_local! {
+        /// Number of waits that removals visited.
+        pub(super) static VISITED: Cell<usize> = const { Cell::new(0) };
+    }
 
     const DONE: CallEnd = CallEnd::Done { error: false };
 
@@ -183,8 +202,24 @@ mod tests {
     fn a_connection_that_is_gone_waits_for_nothing() {
         let (answers, (tx, mut rx)) = (OutcomeRouter::default(), unbounded_channel());
         answers.wait_for_outcome(call(1), "1".into(), &tx);
-        answers.remove_connection(&tx);
+        answers.remove_connection([call(1)], &tx);
         answers.record_outcome(call(1), DONE, "[]".into());
         assert!(rx.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_connection_that_leaves_visits_its_own_waits_however_many_others_wait() {
+        for others in [10, 1_000, 100_000] {
+            let (answers, (tx, _rx)) = (OutcomeRouter::default(), unbounded_channel());
+            let (other, _kept) = unbounded_channel();
+            for number in 0..others {
+                answers.wait_for_outcome(call(number), "1".into(), &other);
+            }
+            answers.wait_for_outcome(call(7), "2".into(), &tx);
+            VISITED.set(0);
+            answers.remove_connection([call(7), call(others)], &tx);
+            assert_eq!(VISITED.get(), 2, "with {others} others");
+            assert!(answers.is_waiting(call(7), &other) && !answers.is_waiting(call(7), &tx));
+        }
     }
 }

@@ -61,6 +61,27 @@ fn twenty_five_agents_with_a_hundred_requests_each_get_every_reply() {
     place.verify_log();
 }
 
+/// Returns the number of records of the agent's session.
+fn session_records(place: &GatewayFixture) -> usize {
+    let log = place.log_path();
+    let exported = place.run(&["audit", "export", "--log", log.to_str().unwrap()]);
+    assert_eq!(exported.code, Some(0), "{exported:?}");
+    exported.out.lines().filter(|line| line.contains("agent:default")).count()
+}
+
+#[test]
+fn a_start_records_nothing_for_an_agent_whose_limits_are_the_same() {
+    let place = GatewayFixture::with_config_and_rules("", RULES);
+    let mut counts = Vec::new();
+    for more in ["", "", MORE] {
+        place.write_file("config.yaml", &place.config_text(more));
+        GatewayServer::start(&place).stop();
+        counts.push(session_records(&place));
+    }
+    assert!(counts[0] > 0, "{counts:?}");
+    assert_eq!((counts[1], counts[2]), (counts[0], counts[0] + 1));
+}
+
 /// Sends all requests at once and reads every reply.
 fn converse(gateway: &GatewayServer, full: &Barrier, number: usize) -> ReplyTally {
     let mut agent = AgentClient::connect_authenticated(gateway, &format!("token-{number}-of-many"));
