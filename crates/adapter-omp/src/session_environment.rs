@@ -145,6 +145,9 @@ struct AbortableModel {
 /// Sent in place of an image where a setting keeps it.
 const BLOCKED_IMAGE: &str = "(an image was here; the setting images.blockImages keeps images from models)";
 
+/// Most events of an answer that are passed on at once.
+const BATCH: usize = 64;
+
 /// Puts words in place of the images of a conversation.
 fn without_images(messages: &mut [models::RequestMessage]) {
     for message in messages {
@@ -166,7 +169,9 @@ impl LanguageModel for AbortableModel {
             without_images(&mut request.messages);
         }
         let abort_token = self.abort_token.clone();
-        let answer = self.inner.stream(request).take_until(abort_token.clone().cancelled_owned());
+        // Between events that come together nobody needs to look whether it was aborted.
+        let batches = self.inner.stream(request).ready_chunks(BATCH);
+        let answer = batches.take_until(abort_token.clone().cancelled_owned()).flat_map(stream::iter);
         // A failure that is not repeated ends the run, whenever it can be recorded.
         let ending = stream::once(async move {
             abort_token.is_cancelled().then(|| Err(ModelFailure::new(FailureKind::Refused, "Request was aborted")))

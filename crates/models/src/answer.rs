@@ -3,7 +3,6 @@
 //! It must not know where the bytes come from.
 
 use std::{
-    collections::VecDeque,
     fmt,
     pin::Pin,
     sync::{
@@ -14,9 +13,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use sse_stream::SseByteStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use self::lines::LineFilter;
 use crate::{
@@ -48,6 +47,12 @@ const STEP: usize = 1 << 10;
 /// Time that an event that grows may take until it is complete, as a multiple of the limit of silence.
 const PATIENCE: u64 = 4;
 
+/// Number of items from which on they are handed out before more frames are read, so that a long answer waits for nobody.
+const BATCH: usize = 256;
+
+/// The longest silence that is waited for: the clock cannot count for ever.
+const LONGEST: Duration = Duration::from_secs(1 << 30);
+
 /// Wait for further frames after a complete answer.
 pub(crate) const TRAIL: Duration = Duration::from_secs(2);
 
@@ -68,16 +73,21 @@ where
         frames: Box::pin(frames),
         judge: EventJudge::new(decoder.known_members()),
         decoder,
-        notice: silence.map(|limit| IdleNotice { limit, is_due: true }),
+        notice: silence.map(|limit| IdleNotice { limit, timer: None }),
         meter,
-        ready: VecDeque::new(),
+        ready: Vec::new(),
+        held: 0,
         weight: 0,
         usage: None,
         remark: None,
         framed: false,
         over: false,
     };
-    stream::unfold(reading, |mut reading| async { reading.next().await.map(|item| (item, reading)) })
+    // Boxed, because it is moved with every batch.
+    let batches = stream::unfold(Box::new(reading), |mut reading| async {
+        reading.next_batch().await.map(|batch| (stream::iter(batch), reading))
+    });
+    batches.flatten()
 }
 
 type SseFrames = Pin<Box<dyn Stream<Item = Result<sse_stream::Sse, sse_stream::Error>> + Send>>;
@@ -89,7 +99,9 @@ struct AnswerReader {
     meter: Arc<ActivityMeter>,
     /// Of a provider that is alive and says nothing; none where no clock is needed.
     notice: Option<IdleNotice>,
-    ready: VecDeque<Result<ModelEvent, ModelFailure>>,
+    ready: Vec<Result<ModelEvent, ModelFailure>>,
+    /// Bytes that the decoder holds and that are in no event yet.
+    held: usize,
     /// Bytes of content in the events so far.
     weight: usize,
     /// Usage of the answer, as the provider reported it last.
@@ -102,43 +114,51 @@ struct AnswerReader {
 }
 
 impl AnswerReader {
-    async fn next(&mut self) -> Option<Result<ModelEvent, ModelFailure>> {
-        loop {
-            if let Some(item) = self.ready.pop_front() {
-                return Some(item);
-            }
+    /// Returns all that the bytes so far say, and waits if that is nothing. `None` after the end.
+    async fn next_batch(&mut self) -> Option<Vec<Result<ModelEvent, ModelFailure>>> {
+        while self.ready.is_empty() {
             if self.over {
                 return None;
             }
-            let held = self.decoder.held_bytes();
-            let Some(outcome) = self.step_or_notice().await else { continue };
-            let events = self.decoder.take_events();
-            let is_new = self.adds_usage(&events);
-            let weight = events.iter().map(event_weight).sum::<usize>();
-            self.weight += weight;
-            if weight > 0 {
-                self.remark = None;
+            if let Some(outcome) = self.step_or_notice().await {
+                self.take_events(outcome);
             }
-            let is_whole = outcome == Ok(AnswerProgress::Whole) && !self.meter.whole.load(Ordering::Relaxed);
-            if weight > 0 || self.decoder.held_bytes() > held || is_new || is_whole {
-                self.meter.note_content();
-            } else {
-                self.meter.is_idle.store(true, Ordering::Relaxed);
+            while !self.over && self.ready.len() < BATCH {
+                // Where this waits, the next step waits again, and is woken.
+                let Some(outcome) = self.read_frame().now_or_never() else { break };
+                self.take_events(outcome);
             }
-            if self.weight.saturating_add(self.decoder.held_bytes()) > ANSWER_LIMIT {
+        }
+        self.meter.settle_content();
+        Some(std::mem::take(&mut self.ready))
+    }
+
+    /// Takes the events of a frame with its outcome.
+    fn take_events(&mut self, outcome: Result<AnswerProgress, ModelFailure>) {
+        let events = self.decoder.take_events();
+        let is_new = self.adds_usage(&events);
+        let weight = events.iter().map(event_weight).sum::<usize>();
+        self.weight += weight;
+        if weight > 0 {
+            self.remark = None;
+        }
+        let held_before = std::mem::replace(&mut self.held, self.decoder.held_bytes());
+        let is_whole = outcome == Ok(AnswerProgress::Whole) && !self.meter.whole.load(Ordering::Relaxed);
+        self.meter.note_frame(weight > 0 || self.held > held_before || is_new || is_whole);
+        if self.weight.saturating_add(self.held) > ANSWER_LIMIT {
+            self.over = true;
+            let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
+            self.ready.push(Err(ModelFailure::new(FailureKind::Refused, message)));
+            return;
+        }
+        self.ready.extend(events.into_iter().map(Ok));
+        match outcome {
+            Ok(AnswerProgress::Open) => {}
+            Ok(AnswerProgress::Whole) => self.meter.whole.store(true, Ordering::Relaxed),
+            Ok(AnswerProgress::Ended) => self.over = true,
+            Err(failure) => {
                 self.over = true;
-                let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
-                return Some(Err(ModelFailure::new(FailureKind::Refused, message)));
-            }
-            self.ready.extend(events.into_iter().map(Ok));
-            match outcome {
-                Ok(AnswerProgress::Open) => {}
-                Ok(AnswerProgress::Whole) => self.meter.whole.store(true, Ordering::Relaxed),
-                Ok(AnswerProgress::Ended) => self.over = true,
-                Err(failure) => {
-                    self.over = true;
-                    self.ready.push_back(Err(failure));
-                }
+                self.ready.push(Err(failure));
             }
         }
     }
@@ -158,21 +178,25 @@ impl AnswerReader {
 
     /// Returns the next step. `None` if the reader sent the notice of a silent provider instead, which happens once in an answer.
     async fn step_or_notice(&mut self) -> Option<Result<AnswerProgress, ModelFailure>> {
-        let Some(IdleNotice { limit, is_due: true }) = self.notice else { return Some(self.read_frame().await) };
-        let mut at = self.meter.last_content_at() + NOTICE.min(limit / 2);
+        let Some(IdleNotice { limit, mut timer }) = self.notice.take() else { return Some(self.read_frame().await) };
+        let every = NOTICE.min(limit / 2);
+        let mut at = self.meter.last_content_at() + every;
         loop {
-            tokio::select! {
+            let outcome = tokio::select! {
                 biased;
-                outcome = self.read_frame() => return Some(outcome),
-                () = tokio::time::sleep_until(at) => {}
+                outcome = self.read_frame() => Some(outcome),
+                () = wait_until(&mut timer, at) => None,
+            };
+            if outcome.is_some() {
+                self.notice = Some(IdleNotice { limit, timer });
+                return outcome;
             }
             let last_content = self.meter.last_content_at();
             if self.meter.is_idle.load(Ordering::Relaxed) && !self.meter.whole.load(Ordering::Relaxed) {
-                self.notice = Some(IdleNotice { limit, is_due: false });
-                self.ready.push_back(Ok(ModelEvent::Idle { since: last_content.elapsed(), limit }));
+                self.ready.push(Ok(ModelEvent::Idle { since: last_content.elapsed(), limit }));
                 return None;
             }
-            at += NOTICE.min(limit / 2);
+            at += every;
         }
     }
 
@@ -210,11 +234,11 @@ impl AnswerReader {
     /// Reads an event. A name, a line or a member outside the wire that reports an error takes nothing from a complete
     /// answer.
     fn handle_event(&mut self, name: Option<&str>, data: &str, whole: bool) -> Result<AnswerProgress, ModelFailure> {
-        if name.is_none() && !whole && self.decoder.decode_text(data) {
+        let is_line = matches!(name, Some(lines::OBJECT | lines::ERROR));
+        if !is_line && name != Some("error") && !whole && self.decoder.decode_text(data) {
             return Ok(AnswerProgress::Open);
         }
         let standing = self.judge.event_role(data);
-        let is_line = matches!(name, Some(lines::OBJECT | lines::ERROR));
         if standing == Ok(EventRole::Error) && !is_line {
             return Err(in_stream(data));
         }
@@ -293,12 +317,23 @@ fn stream_failure(error: sse_stream::Error) -> ModelFailure {
     }
 }
 
-/// The notice of a provider that keeps the connection alive without sending content.
-#[derive(Clone, Copy)]
+/// The notice of a provider that keeps the connection alive without sending content, as long as it was not sent.
 struct IdleNotice {
     /// After how long the answer counts as lost.
     limit: Duration,
-    is_due: bool,
+    timer: KeptTimer,
+}
+
+/// A timer that is set later and later: that costs less than a new one for each wait, which wakes the thread that keeps the time.
+type KeptTimer = Option<Pin<Box<Sleep>>>;
+
+/// Waits until `at`. Dropping the future keeps the timer.
+async fn wait_until(timer: &mut KeptTimer, at: Instant) {
+    let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+    if timer.deadline() != at {
+        timer.as_mut().reset(at);
+    }
+    timer.as_mut().await;
 }
 
 /// Progress that the reader of bytes and the reader of frames share.
@@ -306,6 +341,8 @@ struct ActivityMeter {
     begun: Instant,
     /// Time of the last part of the answer, in milliseconds after `begun`.
     last_content: AtomicU64,
+    /// True if a part of the answer came after that.
+    has_new_content: AtomicBool,
     /// Bytes since the last frame.
     unread: AtomicUsize,
     /// Bytes of the frame that is not whole, white space left out.
@@ -332,6 +369,7 @@ impl ActivityMeter {
         Self {
             begun: Instant::now(),
             last_content: AtomicU64::new(0),
+            has_new_content: AtomicBool::new(false),
             unread: AtomicUsize::new(0),
             grown: AtomicUsize::new(0),
             in_frame: AtomicU64::new(0),
@@ -345,10 +383,20 @@ impl ActivityMeter {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Notes that something of the answer came.
-    fn note_content(&self) {
-        self.last_content.store(self.elapsed_millis(), Ordering::Relaxed);
-        self.is_idle.store(false, Ordering::Relaxed);
+    /// Notes whether a frame brought something of the answer.
+    fn note_frame(&self, has_content: bool) {
+        if has_content {
+            self.has_new_content.store(true, Ordering::Relaxed);
+        }
+        self.is_idle.store(!has_content, Ordering::Relaxed);
+    }
+
+    /// Reads the clock for what came since the last time: once for all frames that came together.
+    fn settle_content(&self) {
+        if self.has_new_content.load(Ordering::Relaxed) {
+            self.has_new_content.store(false, Ordering::Relaxed);
+            self.last_content.store(self.elapsed_millis(), Ordering::Relaxed);
+        }
     }
 
     /// Notes that so many bytes of a frame came. Returns whether it grew by a [`STEP`].
@@ -370,6 +418,7 @@ impl ActivityMeter {
     /// Returns the time for which nothing came of the answer, nor enough of a frame that is on its way. Such a frame breaks a silence of
     /// `limit` only so often.
     fn silent_time(&self, limit: Duration) -> Duration {
+        self.settle_content();
         let last_content = self.last_content.load(Ordering::Relaxed);
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let grew =
@@ -379,6 +428,7 @@ impl ActivityMeter {
 
     /// Returns the time at which something of the answer last came.
     fn last_content_at(&self) -> Instant {
+        self.settle_content();
         self.begun + Duration::from_millis(self.last_content.load(Ordering::Relaxed))
     }
 }
@@ -395,40 +445,40 @@ fn watch_silence<B>(
 where
     B: Stream<Item = Result<Bytes, ModelFailure>> + Send + 'static,
 {
-    let start = (Some(Box::pin(bytes)), meter, LineFilter::default());
-    stream::unfold(start, move |(bytes, meter, mut lines)| async move {
+    let start = (Some(Box::pin(bytes)), meter, LineFilter::default(), KeptTimer::None);
+    stream::unfold(start, move |(bytes, meter, mut lines, mut timer)| async move {
         let mut bytes = bytes?;
         let next = match silence {
             None => bytes.next().await,
             Some(silence) => {
                 let limit = if meter.whole.load(Ordering::Relaxed) { silence.min(TRAIL) } else { silence };
-                let left = limit.saturating_sub(meter.silent_time(limit));
-                tokio::time::timeout(left, bytes.next()).await.unwrap_or_else(|_| {
-                    let failure = if meter.is_idle.load(Ordering::Relaxed) {
-                        idle_failure(silence)
-                    } else {
-                        silence_failure(silence)
-                    };
-                    Some(Err(failure))
-                })
+                let left = limit.saturating_sub(meter.silent_time(limit)).min(LONGEST);
+                tokio::select! {
+                    biased;
+                    next = bytes.next() => next,
+                    () = wait_until(&mut timer, Instant::now() + left) => {
+                        let is_idle = meter.is_idle.load(Ordering::Relaxed);
+                        Some(Err(if is_idle { idle_failure(silence) } else { silence_failure(silence) }))
+                    }
+                }
             }
         };
         match next {
-            None => Some((Ok(lines.finish()), (None, meter, lines))),
-            Some(Err(failure)) => Some((Err(failure), (None, meter, lines))),
+            None => Some((Ok(lines.finish()), (None, meter, lines, timer))),
+            Some(Err(failure)) => Some((Err(failure), (None, meter, lines, timer))),
             Some(Ok(chunk)) => {
                 meter.keep_head(&chunk);
                 let unread = meter.unread.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
                 if unread > EVENT_LIMIT {
                     let message = format!("an event in the stream is longer than {EVENT_LIMIT} bytes (terminated)");
-                    return Some((Err(ModelFailure::new(FailureKind::Broken, message)), (None, meter, lines)));
+                    return Some((Err(ModelFailure::new(FailureKind::Broken, message)), (None, meter, lines, timer)));
                 }
                 let is_first = unread == chunk.len();
                 let (chunk, grown) = lines.pass_chunk(chunk);
                 if !meter.note_bytes(grown) && (grown == 0 || !is_first) {
                     meter.is_idle.store(true, Ordering::Relaxed);
                 }
-                Some((Ok(chunk), (Some(bytes), meter, lines)))
+                Some((Ok(chunk), (Some(bytes), meter, lines, timer)))
             }
         }
     })
@@ -476,6 +526,26 @@ mod tests {
         });
         let decoder = wire::decoder_for(api).unwrap();
         read_answer(decoder, bytes.chain(stream::pending()), Some(SILENCE)).collect().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_delta_is_an_event_of_its_own_however_many_come_together() {
+        for (api, begin, delta) in [
+            (ModelApi::OpenaiCompletions, "", r#"{"choices":[{"index":0,"delta":{"content":"word "}}]}"#),
+            (
+                ModelApi::AnthropicMessages,
+                "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"word "}}"#,
+            ),
+        ] {
+            for count in [10, 1_000, 100_000] {
+                let body = format!("{begin}{}", format!("data: {delta}\n\n").repeat(count));
+                let items = items(api, &[(0, &body)]).await;
+                let deltas =
+                    items.iter().filter(|item| matches!(item, Ok(ModelEvent::Delta { text, .. }) if text == "word "));
+                assert_eq!(deltas.count(), count, "{api}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

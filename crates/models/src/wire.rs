@@ -13,8 +13,10 @@ mod effort;
 mod google;
 mod kept_members;
 mod lenient;
+mod object_only;
 mod parts;
 mod responses;
+mod text_envelope;
 pub(crate) mod unplaced;
 
 /// A request as it is sent. The credential is in the headers and nowhere else.

@@ -52,7 +52,7 @@ impl LineFilter {
                 let line = &rest[..memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len())];
                 if !line.is_empty() {
                     if matches!(self.place, LinePosition::Field) {
-                        grown += line.iter().filter(|byte| !byte.is_ascii_whitespace()).count();
+                        grown += count_dense(line);
                     }
                     if let Some(changed) = &mut changed {
                         changed.extend_from_slice(line);
@@ -139,6 +139,14 @@ impl LineFilter {
     }
 }
 
+/// Returns the number of bytes that are not white space. Nearly all bytes of a stream go through this, many at a time.
+fn count_dense(line: &[u8]) -> usize {
+    // Without branches, and in as many bytes as the sum of ones that one byte can hold.
+    let is_blank = |byte: u8| (byte == b' ') | (byte == b'\t') | (byte == b'\n') | (byte == b'\x0C') | (byte == b'\r');
+    let of_piece = |piece: &[u8]| piece.iter().map(|&byte| u8::from(!is_blank(byte))).sum::<u8>();
+    line.chunks(usize::from(u8::MAX)).map(|piece| usize::from(of_piece(piece))).sum()
+}
+
 /// Adds an event without the blank line that ends it.
 fn extend_with_event(out: &mut Vec<u8>, name: &str, data: &[u8]) {
     out.extend([b"\nevent: ", name.as_bytes(), b"\ndata: ", data, b"\n"].concat());
@@ -179,6 +187,9 @@ mod tests {
     #[test]
     fn comments_and_white_space_are_not_counted() {
         let mut lines = LineFilter::default();
+        let long = "a b".repeat(1000);
+        assert_eq!(lines.pass_chunk(Bytes::from(long)).1, 2000);
+        assert_eq!(lines.pass_chunk(Bytes::from_static(b"\n")).1, 0);
         for (chunk, want) in [(" ", 0), (" \n: here\n\t\r\n", 0), ("data", 4), (": x ", 2), ("\n:x", 0), ("\n{} ", 2)] {
             assert_eq!(lines.pass_chunk(Bytes::from_static(chunk.as_bytes())).1, want, "{chunk:?}");
         }

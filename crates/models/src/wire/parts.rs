@@ -145,7 +145,7 @@ impl PartAssembler {
     pub(crate) fn push_delta(&mut self, handle: usize, text: &str) {
         let Some(open) = self.open.get_mut(&handle).filter(|_| !text.is_empty()) else { return };
         open.text.push_str(text);
-        self.has_text |= matches!(open.kind, PartKind::Text) && !text.trim().is_empty();
+        self.has_text = self.has_text || matches!(open.kind, PartKind::Text) && !text.trim().is_empty();
         // The content of a redacted part is for the provider only: it comes with the end of the part.
         if let Some(index) = open.index
             && !matches!(open.kind, PartKind::Redacted)

@@ -39,6 +39,8 @@ use crate::{
 const ABORTED: &str = "Request was aborted";
 /// Cost that a burst of updates may have, as a multiple of the text.
 const PROPORTION: usize = 4;
+/// Most events of an answer that are handled before the run is looked at again, and the window of the updates.
+const BATCH: usize = 64;
 /// Bytes of updates that each millisecond earns in addition, so that a paced stream is released as it comes.
 const EARNED: usize = 200;
 
@@ -214,32 +216,41 @@ impl<'a> MessageAssembler<'a> {
     /// Hears one attempt to its end.
     async fn read_stream(
         &mut self,
-        mut stream: impl Stream<Item = Result<ModelEvent, models::ModelFailure>> + Unpin,
+        stream: impl Stream<Item = Result<ModelEvent, models::ModelFailure>> + Unpin,
         cancel: &CancellationToken,
     ) -> StreamOutcome {
         let mut cancelled = pin!(cancel.cancelled());
+        // One timer, set again once it has gone off before its time: a new one wakes the thread that keeps the time.
+        let mut window = pin!(tokio::time::sleep_until(self.requested_at));
+        let mut batches = stream.ready_chunks(BATCH);
         loop {
-            let event = tokio::select! {
+            let batch = tokio::select! {
                 biased;
                 () = &mut cancelled => return StreamOutcome::Aborted,
-                // Before the window, whose timer costs more than an event: an event sends the updates itself once they are due.
-                event = stream.next() => event,
-                () = self.wait_for_window() => {
-                    self.flush().await;
-                    continue;
+                // Before the window: events that have come belong to the updates.
+                batch = batches.next() => batch,
+                () = &mut window, if self.pending.is_some() => {
+                    if let Some(until) = self.window_end() {
+                        window.as_mut().reset(until);
+                    }
+                    Some(Vec::new())
                 }
             };
-            match event {
-                Some(Ok(event)) => {
-                    if let Some(stop) = self.handle_event(event).await {
-                        return StreamOutcome::Stopped(stop);
-                    }
+            let Some(batch) = batch else {
+                let message = "stream ended before its end (terminated)";
+                return StreamOutcome::Failed(models::ModelFailure::new(FailureKind::Broken, message));
+            };
+            for event in batch {
+                let stop = match event {
+                    Ok(event) => self.handle_event(event).await,
+                    Err(failure) => return StreamOutcome::Failed(failure),
+                };
+                if let Some(stop) = stop {
+                    return StreamOutcome::Stopped(stop);
                 }
-                Some(Err(failure)) => return StreamOutcome::Failed(failure),
-                None => {
-                    let message = "stream ended before its end (terminated)";
-                    return StreamOutcome::Failed(models::ModelFailure::new(FailureKind::Broken, message));
-                }
+            }
+            if self.window_end().is_none() {
+                self.flush().await;
             }
         }
     }
@@ -271,19 +282,13 @@ impl<'a> MessageAssembler<'a> {
         self.results.send_live(LiveUpdate { session: self.work.session.clone(), kind }).await;
     }
 
-    /// Waits until the gathered updates have waited long enough; for ever, if there are none.
-    async fn wait_for_window(&self) {
-        match (&self.pending, self.sent) {
-            (Some(_), Some(sent)) => {
-                let mut until = sent + self.work.merge;
-                tokio::time::sleep_until(until).await;
-                while !self.is_affordable() {
-                    until += self.work.merge;
-                    tokio::time::sleep_until(until).await;
-                }
-            }
-            (Some(_), None) => {}
-            (None, _) => std::future::pending().await,
+    /// Returns when the gathered updates will have waited long enough, or when to look at their cost again. `None` if they are due.
+    fn window_end(&self) -> Option<Instant> {
+        let now = Instant::now();
+        match self.sent.map(|sent| sent + self.work.merge).filter(|until| now < *until) {
+            Some(until) => Some(until),
+            None if self.is_affordable() => None,
+            None => Some(now + self.work.merge),
         }
     }
 
@@ -356,10 +361,8 @@ impl<'a> MessageAssembler<'a> {
             ModelEvent::Payload(data) => self.payload = Some(data),
             ModelEvent::Stop(stop) => return Some(stop),
         }
-        if self.pending.is_some()
-            && self.sent.is_none_or(|sent| sent.elapsed() >= self.work.merge)
-            && self.is_affordable()
-        {
+        // The first update is not held back, and without a window none is.
+        if self.sent.is_none() || self.work.merge.is_zero() {
             self.flush().await;
         }
         None

@@ -1,6 +1,6 @@
 //! Reads Anthropic's stream. Its end is the reason in `message_delta`, after which `message_stop` comes.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -10,8 +10,11 @@ use crate::{
     FailureKind, FinishReason, ModelEvent, ModelFailure, ModelUsage, PartKind,
     failure::{AnswerEnding, in_stream, read_ending},
     wire::{
-        AnswerDecoder, AnswerProgress, cut_call, is_same_json, lenient, malformed_stream, parse_json,
+        AnswerDecoder, AnswerProgress, cut_call, is_same_json, lenient, malformed_stream,
+        object_only::ObjectOnly,
+        parse_json,
         parts::PartAssembler,
+        text_envelope::TextEnvelope,
         unfinished_stream,
         unplaced::{ContentRule, find_unplaced, find_unplaced_in},
         unreadable_content,
@@ -29,6 +32,8 @@ pub(crate) struct AnthropicDecoder {
     stop: Option<String>,
     /// The provider's sentence about the reason.
     why: Option<String>,
+    /// Around the texts of the block with this index.
+    envelope: TextEnvelope<u64>,
 }
 
 /// Any event of the stream: `type` says which fields it has.
@@ -83,6 +88,24 @@ struct AnthropicDelta {
 #[derive(Deserialize)]
 struct StopDetails {
     explanation: Option<String>,
+}
+
+/// The most frequent event: more text, and nothing else. With any other member it is of another form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextFrame<'a> {
+    r#type: &'a str,
+    index: u64,
+    #[serde(borrow)]
+    delta: ObjectOnly<TextDelta<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextDelta<'a> {
+    r#type: &'a str,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
 }
 
 /// Counts from the beginning of the answer. Absent and null leave the earlier value.
@@ -152,6 +175,23 @@ impl AnswerDecoder for AnthropicDecoder {
         Ok(if self.stop.is_some() { AnswerProgress::Whole } else { AnswerProgress::Open })
     }
 
+    fn decode_text(&mut self, data: &str) -> bool {
+        let (text, at) = match self.envelope.open_event(data) {
+            Some(opened) => opened,
+            None => {
+                let Some((text, at)) = read_text(data) else { return false };
+                self.envelope.learn_event(data, &text, at);
+                (text, at)
+            }
+        };
+        let Some(&index) = self.blocks.get(&at) else { return false };
+        if self.stop.is_some() || self.parts.part_kind(index) != Some(&PartKind::Text) {
+            return false;
+        }
+        self.parts.push_delta(index, &text);
+        true
+    }
+
     fn finish_stream(&mut self) -> Result<(), ModelFailure> {
         if self.stop.is_none() {
             return Err(unfinished_stream());
@@ -182,6 +222,13 @@ impl AnthropicDelta {
         let kinds = ["text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"];
         self.r#type.as_deref().is_none_or(|kind| kinds.contains(&kind))
     }
+}
+
+/// Returns the text of an event that holds more of a text block and nothing else, and the index of the block. `None` for any other.
+fn read_text(data: &str) -> Option<(Cow<'_, str>, u64)> {
+    let ObjectOnly(frame): ObjectOnly<TextFrame<'_>> = serde_json::from_str(data).ok()?;
+    let TextFrame { r#type, index, delta: ObjectOnly(delta) } = frame;
+    (r#type == "content_block_delta" && delta.r#type == "text_delta").then_some((delta.text, index))
 }
 
 /// Members of events that are read.
@@ -318,5 +365,43 @@ impl AnthropicDecoder {
         };
         self.parts.stop_answer(stop, None)?;
         Ok(AnswerProgress::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::read_text;
+
+    #[test]
+    fn an_event_with_anything_but_text_is_of_another_form() {
+        let event = json!({
+            "type": "content_block_delta", "index": 2, "delta": {"type": "text_delta", "text": "two \"words\""},
+        });
+        assert_eq!(read_text(&event.to_string()), Some(("two \"words\"".into(), 2)));
+        for (place, value) in [
+            ("/type", json!("content_block_stop")),
+            ("/index", json!("2")),
+            ("/error", json!({"message": "down"})),
+            ("/text", json!("more")),
+            ("/delta", json!(["text_delta", "more"])),
+            ("/delta", Value::Null),
+            ("/delta/type", json!("thinking_delta")),
+            ("/delta/text", Value::Null),
+            ("/delta/thinking", json!("thought")),
+            ("/delta/partial_json", json!("{}")),
+        ] {
+            let mut other = event.clone();
+            match other.pointer_mut(place) {
+                Some(found) => *found = value,
+                None => {
+                    let (parent, name) = place.rsplit_once('/').unwrap();
+                    other.pointer_mut(parent).unwrap()[name] = value;
+                }
+            }
+            assert_eq!(read_text(&other.to_string()), None, "{other}");
+        }
+        assert_eq!(read_text(r#"["content_block_delta",2,{"type":"text_delta","text":"more"}]"#), None);
     }
 }

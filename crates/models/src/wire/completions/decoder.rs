@@ -22,7 +22,9 @@ use crate::{
         kept_members::KeptMembers,
         malformed_stream, parse_json,
         parts::PartAssembler,
-        says_something, unfinished_stream,
+        says_something,
+        text_envelope::TextEnvelope,
+        unfinished_stream,
         unplaced::{ContentRule, check_placed, find_unplaced},
         unreadable_content,
     },
@@ -51,6 +53,7 @@ pub(crate) struct CompletionsDecoder {
     thought: KeptMembers,
     /// True if the provider ran tools itself, for which an answer may end too.
     ran_tools: bool,
+    envelope: TextEnvelope<()>,
 }
 
 /// Members of a chunk that are read.
@@ -105,7 +108,14 @@ impl AnswerDecoder for CompletionsDecoder {
         if self.finish.is_some() || !matches!(self.prose, Some((ProseKind::Text, _))) {
             return false;
         }
-        let Some(text) = read_text(data) else { return false };
+        let text = match self.envelope.open_event(data) {
+            Some((text, ())) => text,
+            None => {
+                let Some(text) = read_text(data) else { return false };
+                self.envelope.learn_event(data, &text, ());
+                text
+            }
+        };
         self.chunks += 1;
         self.push_prose(ProseKind::Text, &text);
         true

@@ -2,12 +2,11 @@
 //!
 //! It must not vary: any other form, however harmless, is left to the whole reading.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
+use std::borrow::Cow;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
-};
+use serde::Deserialize;
+
+use crate::wire::object_only::ObjectOnly;
 
 /// A chunk with one piece of text. Members with no such field, or with another value, make it another form.
 #[derive(Deserialize)]
@@ -46,29 +45,6 @@ struct TextDelta<'a> {
     role: Option<&'a str>,
     #[serde(borrow)]
     content: Cow<'a, str>,
-}
-
-/// An object. The derived reading of a struct would also take a list of its values.
-struct ObjectOnly<T>(T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for ObjectOnly<T> {
-    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        reader.deserialize_map(ObjectVisitor(PhantomData))
-    }
-}
-
-struct ObjectVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-    type Value = ObjectOnly<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<ObjectOnly<T>, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(members)).map(ObjectOnly)
-    }
 }
 
 /// Returns the text of a chunk that holds one piece of text and nothing else that matters. `None` for any other.
