@@ -1,6 +1,8 @@
 //! Reads the stream of Responses. Its end is `response.completed` or `response.incomplete`, or `[DONE]` where a server
 //! sends neither.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
@@ -9,8 +11,9 @@ use crate::{
     FinishReason, ModelEvent, ModelFailure, ModelUsage,
     failure::{AnswerEnding, in_stream, known_ending, read_ending},
     wire::{
-        AnswerDecoder, AnswerProgress, cut_call, lenient, malformed_stream, parse_json, says_something,
-        unfinished_stream,
+        AnswerDecoder, AnswerProgress, cut_call, lenient, malformed_stream,
+        object_only::ObjectOnly,
+        parse_json, says_something, unfinished_stream,
         unplaced::{ContentRule, find_unplaced, find_unplaced_in},
         unreadable_content,
     },
@@ -42,6 +45,22 @@ struct ResponsesFrame<'a> {
     part: Option<OutputContent>,
     #[serde(borrow)]
     response: Option<&'a RawValue>,
+}
+
+/// The most frequent event: more text, and nothing else that matters. With any other member it is of another form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "fields that only have to fit")]
+struct TextFrame<'a> {
+    r#type: &'a str,
+    sequence_number: Option<u64>,
+    output_index: Option<u64>,
+    item_id: Option<&'a str>,
+    content_index: Option<u64>,
+    #[serde(borrow)]
+    delta: Cow<'a, str>,
+    logprobs: Option<[(); 0]>,
+    obfuscation: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -222,6 +241,13 @@ impl AnswerDecoder for ResponsesDecoder {
         Ok(AnswerProgress::Open)
     }
 
+    fn decode_text(&mut self, data: &str) -> bool {
+        let Some(frame) = read_text(data) else { return false };
+        let place = (frame.output_index, frame.item_id);
+        // Text that has no place is refused without anything being read, and that reading says why.
+        self.items.add_delta(ItemKind::Text, place, frame.content_index.unwrap_or(0), &frame.delta).is_ok()
+    }
+
     fn finish_stream(&mut self) -> Result<(), ModelFailure> {
         Err(unfinished_stream())
     }
@@ -237,6 +263,12 @@ impl AnswerDecoder for ResponsesDecoder {
     fn known_members(&self) -> &'static [&'static str] {
         &EVENT
     }
+}
+
+/// Returns an event that holds more of a text and nothing else that matters. `None` for any other.
+fn read_text(data: &str) -> Option<TextFrame<'_>> {
+    let ObjectOnly(frame): ObjectOnly<TextFrame<'_>> = serde_json::from_str(data).ok()?;
+    (frame.r#type == "response.output_text.delta").then_some(frame)
 }
 
 /// Members of events that are read.
@@ -319,5 +351,39 @@ impl ResponsesDecoder {
         });
         self.items.finish_answer(&response.output.unwrap_or_default(), usage, stop)?;
         Ok(AnswerProgress::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::read_text;
+
+    #[test]
+    fn an_event_with_anything_but_text_is_of_another_form() {
+        let event = json!({
+            "type": "response.output_text.delta", "sequence_number": 4, "item_id": "m", "output_index": 1,
+            "content_index": 2, "delta": "two \"words\"", "logprobs": [], "obfuscation": "x",
+        });
+        let text = event.to_string();
+        let read = read_text(&text).unwrap();
+        assert_eq!((read.output_index, read.item_id, read.content_index), (Some(1), Some("m"), Some(2)));
+        assert_eq!(read.delta, "two \"words\"");
+        for (name, value) in [
+            ("type", json!("response.output_text.done")),
+            ("type", json!("response.reasoning_text.delta")),
+            ("output_index", json!("1")),
+            ("delta", json!(["more"])),
+            ("delta", Value::Null),
+            ("logprobs", json!([{"token": "more"}])),
+            ("text", json!("more")),
+            ("error", json!({"message": "down"})),
+        ] {
+            let mut other = event.clone();
+            other[name] = value;
+            assert!(read_text(&other.to_string()).is_none(), "{other}");
+        }
+        assert!(read_text(&json!([event["type"], 4, 1, "m", 2, "more", [], "x"]).to_string()).is_none());
     }
 }
