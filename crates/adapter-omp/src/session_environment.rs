@@ -268,3 +268,56 @@ impl RunEnvironment for SessionEnvironment {
         &CompactionPrompts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// Says so many deltas at once, and then nothing more.
+    struct SilentAfter(usize);
+
+    impl LanguageModel for SilentAfter {
+        fn stream(&self, _: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelFailure>> {
+            let deltas = (0..self.0).map(|number| Ok(ModelEvent::Delta { index: 0, text: number.to_string() }));
+            stream::iter(deltas).chain(stream::pending()).boxed()
+        }
+    }
+
+    fn request() -> ModelRequest {
+        ModelRequest {
+            entry: Arc::new(demo::model_entry()),
+            key: None,
+            system: None,
+            messages: Vec::new(),
+            tools: Vec::new(),
+            max_tokens: None,
+            level: None,
+            session: None,
+            silence: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn what_came_before_an_answer_was_aborted_is_passed_on_in_its_order() {
+        for count in [10, 1_000, 100_000] {
+            let abort_token = CancellationToken::new();
+            let model = AbortableModel {
+                inner: Arc::new(SilentAfter(count)),
+                abort_token: abort_token.clone(),
+                blocks_images: false,
+            };
+            let mut answer = model.stream(request());
+            for number in 0..count {
+                let delta = ModelEvent::Delta { index: 0, text: number.to_string() };
+                assert_eq!(answer.next().now_or_never(), Some(Some(Ok(delta))), "of {count}");
+            }
+            assert_eq!(answer.next().now_or_never(), None, "it is silent");
+            abort_token.cancel();
+            let failure = answer.next().now_or_never().flatten().and_then(Result::err);
+            assert_eq!(failure.map(|failure| failure.kind), Some(FailureKind::Refused));
+            assert_eq!(answer.next().now_or_never(), Some(None));
+        }
+    }
+}
