@@ -36,6 +36,11 @@ pub(super) fn is_known_program(program: &str) -> bool {
     programs::is_known(program)
 }
 
+/// Reports whether `program` is known to read only, except for some of its options.
+pub(super) fn is_reading_program(program: &str) -> bool {
+    programs::is_reader(program)
+}
+
 /// Reports whether the first word of a command names a program that the system looks up, or a builtin, not a file of a user.
 pub(super) fn is_by_name(argv: &[ShellWord]) -> bool {
     argv.first().and_then(ShellWord::as_literal).is_some_and(|name| !is_ones_own(name))

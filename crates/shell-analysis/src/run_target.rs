@@ -41,13 +41,13 @@ pub(super) const MOST_TAILS: usize = 16;
 /// The most words of a program that is not known at which a command may begin.
 const MOST_ARGUMENTS: usize = 1024;
 
-/// Words in the name of an option whose value is a command, at any program.
-const COMMAND_OPTIONS: [&str; 7] = ["command", "cmd", "exec", "run", "call", "shell", "script"];
+/// Words of options and subcommands that say, at any program, that what follows is a command.
+const COMMAND_WORDS: [&str; 7] = ["command", "cmd", "exec", "run", "call", "shell", "script"];
 
 /// Returns the tails of `argv` that begin with a word that may be a program, and the words that may be texts of the shell.
 ///
-/// The value of an option is a text if the name of the option says so: others are messages and searches. A text of several lines is
-/// prose, such as the description of a change: programs that run a text take it in one line.
+/// The value of an option is a text if the name of the option says so, or is a letter, which says nothing: others are messages and
+/// searches. A text of several lines is prose, such as the description of a change: programs that run a text take it in one line.
 pub(super) fn argument_commands(argv: &[ShellWord]) -> (Vec<&[ShellWord]>, Vec<String>) {
     // A word with a blank in it is a text, and no name of a program.
     let is_start = |at: &usize| {
@@ -56,16 +56,52 @@ pub(super) fn argument_commands(argv: &[ShellWord]) -> (Vec<&[ShellWord]>, Vec<S
     };
     let tails = (1..argv.len()).filter(is_start).take(MOST_ARGUMENTS).map(|at| &argv[at..]);
     let text = |at: usize| {
-        let word = argv[at].approximate_text();
-        let joined = word.strip_prefix('-').and_then(|option| option.split_once('='));
-        let (option, text) = match joined {
-            Some((option, value)) => (option, value),
-            None => (argv[at - 1].value.strip_prefix('-').filter(|_| at > 1).unwrap_or("command"), word.as_str()),
-        };
-        let is_command = option == "c" || COMMAND_OPTIONS.iter().any(|name| option.contains(name));
-        (is_command && text.contains(' ') && !text.contains('\n')).then(|| text.to_owned())
+        let given = GivenText::at(argv, at)?;
+        let is_named = given.option.split('-').any(|part| COMMAND_WORDS.iter().any(|name| part.starts_with(name)));
+        let is_command = is_named || given.option.chars().nth(1).is_none();
+        let is_text = given.text.contains(' ') || is_named && given.is_joined;
+        (is_command && is_text && !given.text.contains('\n')).then_some(given.text)
     };
     (tails.collect(), (1..argv.len()).filter_map(text).take(MOST_TAILS).collect())
+}
+
+/// Reports whether a word, such as the name of a subcommand, says that what follows is run.
+pub(super) fn says_run(word: &str) -> bool {
+    COMMAND_WORDS.contains(&word)
+}
+
+/// Text among the arguments of a program.
+pub(super) struct GivenText {
+    /// Name of the option that it is the value of, without dashes in front. Empty for an operand.
+    option: String,
+    pub(super) text: String,
+    /// True if it stands in the word of its option.
+    pub(super) is_joined: bool,
+}
+
+impl GivenText {
+    /// Returns the text in the word `at` of `argv`, or none if that is an option without a value in its word.
+    pub(super) fn at(argv: &[ShellWord], at: usize) -> Option<Self> {
+        let word = argv[at].approximate_text();
+        if let Some(option) = word.strip_prefix('-') {
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) if !name.contains(' ') => (name, value),
+                // After a letter its value may follow at once.
+                _ if !option.starts_with('-') => option.split_at(option.chars().next()?.len_utf8()),
+                _ => return None,
+            };
+            let option = name.trim_start_matches('-').to_owned();
+            return Some(Self { option, text: value.to_owned(), is_joined: true });
+        }
+        let before = argv[at - 1].value.strip_prefix('-').filter(|name| at > 1 && *name != "-" && !name.contains('='));
+        let option = before.map_or("", |name| name.trim_start_matches('-')).to_owned();
+        Some(Self { option, text: word, is_joined: false })
+    }
+
+    /// Reports whether an option gives it.
+    pub(super) fn is_of_option(&self) -> bool {
+        !self.option.is_empty()
+    }
 }
 
 /// Returns every tail that begins with a word that may be a program, and every word that may be a text of the shell.

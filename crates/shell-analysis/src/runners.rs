@@ -5,7 +5,7 @@
 use super::{
     classes, git, options,
     programs::{self, base_name},
-    run_target::{MOST_TAILS, is_open, replace_mark},
+    run_target::{self, GivenText, MOST_TAILS, argument_commands, is_open, replace_mark},
     unwrap::{self, glued_text},
     word::{ShellWord, UNKNOWN},
 };
@@ -84,16 +84,83 @@ pub(super) fn reads_commands(program: &str) -> bool {
         || matches!(program, "ssh" | "sudo" | "doas" | "su" | "runuser" | "at" | "batch" | "crontab" | "sg")
 }
 
-/// Reports whether `program` may be a wrapper that is not known: none of the tables of this crate has its name.
-pub(super) fn may_wrap(program: &str) -> bool {
-    let is_runner = RUNNERS_BY_WORD.iter().any(|(runner, ..)| *runner == program)
-        || RUNNERS_BY_FORM.iter().any(|(runner, _)| *runner == program)
+/// What becomes of the arguments of a program, beyond what is known to be run.
+#[derive(Clone, Copy, PartialEq)]
+enum ArgumentUse {
+    /// They are data, or judged where the program is unwrapped.
+    Data,
+    /// Those behind a word that says so are run.
+    RunBehindWord,
+    /// Any of them may be run, because the program is not known, or runs a program that is not.
+    MayRun,
+}
+
+fn use_of_arguments(program: &str) -> ArgumentUse {
+    let is_runner = RUNNERS_BY_FORM.iter().any(|(runner, _)| *runner == program)
         || [RUNNERS, RUNNERS_BEHIND_OPERAND, OTHER_SHELLS].iter().any(|list| is_listed(list, program));
-    !is_runner
-        && !unwrap::is_known(program)
-        && !programs::is_listed_program(program)
-        && !classes::is_known_program(program)
-        && !options::has_known_options(program)
+    if unwrap::is_known(program) {
+        ArgumentUse::Data
+    } else if is_runner || programs::is_interpreter(program) {
+        ArgumentUse::MayRun
+    } else if programs::is_listed_program(program) {
+        ArgumentUse::Data
+    } else if RUNNERS_BY_WORD.iter().any(|(runner, ..)| *runner == program)
+        || classes::is_known_program(program)
+        || options::has_known_options(program)
+    {
+        ArgumentUse::RunBehindWord
+    } else {
+        ArgumentUse::MayRun
+    }
+}
+
+/// Returns what `argv` may run although no table says so: the tails of its words that may be commands, and texts of the shell.
+pub(super) fn possible_commands(argv: &[ShellWord]) -> (Vec<&[ShellWord]>, Vec<String>) {
+    let Some(program) = argv.first().and_then(ShellWord::as_literal).map(base_name) else {
+        return (Vec::new(), Vec::new());
+    };
+    let runs = use_of_arguments(program);
+    if runs == ArgumentUse::MayRun {
+        return argument_commands(argv);
+    }
+    let texts = option_texts(program, argv);
+    let says_run = |word: &str| run_target::says_run(word) || unwrap::is_known(word) || programs::is_interpreter(word);
+    let operands = (1..argv.len()).filter(|at| !argv[*at].value.starts_with('-')).take(MOST_SUBCOMMANDS);
+    let mut operands = operands.filter(|_| runs == ArgumentUse::RunBehindWord);
+    let Some(at) = operands.find(|at| argv[*at].as_literal().is_some_and(says_run)) else {
+        return (Vec::new(), texts);
+    };
+    let (commands, more) = argument_commands(&argv[at..]);
+    (commands, texts.into_iter().chain(more).collect())
+}
+
+/// The most operands of a program that are looked at for a subcommand.
+const MOST_SUBCOMMANDS: usize = 3;
+
+/// Returns the values of the options by which `program` runs something else, as far as they may be texts of the shell.
+fn option_texts(program: &str, argv: &[ShellWord]) -> Vec<String> {
+    let is_operand = |word: &&ShellWord| !word.value.starts_with('-') && !word.value.contains(' ');
+    let runs = |at: usize| {
+        let given = GivenText::at(argv, at).filter(|given| given.is_of_option() && given.text.contains(' '))?;
+        // Each by itself: another option of the line says nothing about this one.
+        let option = &argv[if given.is_joined { at } else { at - 1 }..=at];
+        let operands = argv[1..at].iter().filter(is_operand).take(MOST_TAILS);
+        let alone: Vec<ShellWord> = operands.chain(option).cloned().collect();
+        options::run_something(program, &alone).then_some(given.text)
+    };
+    (1..argv.len()).filter(|at| argv[*at].value.contains(' ')).take(MOST_TAILS).filter_map(runs).collect()
+}
+
+/// Reports whether what a program reads on its input may be commands, although no table says so.
+pub(super) fn may_obey_input(argv: &[ShellWord]) -> bool {
+    let Some(program) = argv.first().and_then(ShellWord::as_literal).map(base_name) else { return false };
+    match use_of_arguments(program) {
+        ArgumentUse::Data => false,
+        ArgumentUse::RunBehindWord => {
+            !classes::is_reading_program(program) && options::run_something(program, &argv[1..])
+        }
+        ArgumentUse::MayRun => true,
+    }
 }
 
 /// Tells what `argv` hands on.
@@ -214,7 +281,11 @@ fn command_tails(words: &[ShellWord], operands: usize) -> Vec<Vec<ShellWord>> {
     };
     let is_known = |at: &usize| words[*at].as_literal().is_some() && !may_be_value(*at) && !is_option(&words[*at]);
     let program = (0..words.len()).filter(is_known).nth(operands).unwrap_or(words.len());
-    let starts = |at: &usize| !is_option(&words[*at]) && (*at <= program || !words[*at].value.starts_with(UNKNOWN));
+    // A text is no name of a program.
+    let is_text = |word: &ShellWord| word.as_literal().is_some_and(|text| text.contains(' '));
+    let starts = |at: &usize| {
+        !is_option(&words[*at]) && !is_text(&words[*at]) && (*at <= program || !words[*at].value.starts_with(UNKNOWN))
+    };
     (0..words.len()).filter(starts).take(MOST_TAILS).map(|at| words[at..].to_vec()).collect()
 }
 

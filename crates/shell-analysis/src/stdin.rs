@@ -5,9 +5,9 @@ use brush_parser::ast;
 use super::{
     options::{leaves_database, sqlite_runs_more},
     programs::{SHELLS, base_name},
-    runners::reads_commands,
+    runners::{may_obey_input, reads_commands},
     unwrap::is_known,
-    word::{self, KnownVariables},
+    word::{self, KnownVariables, ShellWord},
 };
 
 /// Returns the texts that a shell among `commands` would read: here-documents, here-strings, and what `echo` and `printf` say into it.
@@ -103,6 +103,19 @@ pub(super) fn texts_for_another(commands: &[ast::Command]) -> Vec<String> {
                 _ if names_shell(&process.list.to_string()) => texts.extend(echoed_text(command)),
                 _ => {}
             }
+        }
+    }
+    texts
+}
+
+/// Returns the texts that programs would read which may obey them, without being shells.
+pub(super) fn texts_for_a_program(commands: &[ast::Command]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for (at, command) in commands.iter().enumerate() {
+        let words: Vec<ShellWord> = raw_words(command).iter().map(|raw| scanned(raw)).collect();
+        if may_obey_input(&words) {
+            texts.extend(document_texts(command));
+            texts.extend(at.checked_sub(1).and_then(|before| echoed_text(&commands[before])));
         }
     }
     texts
@@ -264,11 +277,15 @@ fn is_plain_echo(command: &ast::Command) -> bool {
 }
 
 fn is_literal(raw: &str) -> bool {
-    word::scan_word(raw, KnownVariables { home: None, cwd: None, tried: &[] }).as_literal().is_some()
+    scanned(raw).as_literal().is_some()
 }
 
 fn plain_text(raw: &str) -> String {
-    word::scan_word(raw, KnownVariables { home: None, cwd: None, tried: &[] }).approximate_text()
+    scanned(raw).approximate_text()
+}
+
+fn scanned(raw: &str) -> ShellWord {
+    word::scan_word(raw, KnownVariables { home: None, cwd: None, tried: &[] })
 }
 
 fn command_items(command: &ast::Command) -> impl Iterator<Item = &ast::CommandPrefixOrSuffixItem> {

@@ -1,5 +1,7 @@
 //! Walks the tree of a parsed line and notes every command in it.
 
+use std::collections::BTreeSet;
+
 use brush_parser::{Token, ast};
 
 use super::{
@@ -18,6 +20,7 @@ use super::{
 use crate::action_class::ActionClass as Class;
 
 mod commands;
+mod possible;
 mod test_expressions;
 mod unparsed;
 
@@ -56,6 +59,12 @@ pub(super) struct LineWalk<'a> {
     /// Variables that the line itself may set, so that they are unknown: the home for `~`, the target of `cd`.
     sets_home: bool,
     sets_folders: bool,
+    /// True if the line may set the signs at which the shell cuts words.
+    sets_cuts: bool,
+    /// True if the shell computes a number or an index in the line, and with it what a variable holds.
+    computes: bool,
+    /// Texts of the line with expansions in them that quotes keep.
+    kept: BTreeSet<String>,
     variables: LineVariables,
     /// All of the line.
     command: &'a str,
@@ -101,6 +110,9 @@ impl<'a> LineWalk<'a> {
             calls: CallGraph::default(),
             sets_home: sets("HOME"),
             sets_folders: sets("PWD") || sets("CDPATH"),
+            sets_cuts: may_set(command, "IFS"),
+            computes: false,
+            kept: BTreeSet::new(),
             variables: std::mem::take(variables),
             command,
             settled: Vec::new(),
@@ -109,6 +121,7 @@ impl<'a> LineWalk<'a> {
             walk.line.note_opaque(beside.as_str());
         }
         walk.walk_text(command);
+        walk.note_computed();
         walk.line.settle_assignments();
         if walk.calls.has_multiplying_cycle() {
             walk.line.note_floor("multiplies itself without end");
@@ -235,6 +248,7 @@ impl<'a> LineWalk<'a> {
         for text in stdin::texts_for_another(&pipeline.seq) {
             self.suppose_commands(&text);
         }
+        stdin::texts_for_a_program(&pipeline.seq).iter().for_each(|text| self.note_input(text));
         if let Some(client) = stdin::database_client(&pipeline.seq) {
             self.line.note_opaque(format!("what {client} reads on its input"));
         }
@@ -279,12 +293,14 @@ impl<'a> LineWalk<'a> {
         self.line.plain.push(format!("{:?}", std::mem::discriminant(compound)));
         match compound {
             ast::CompoundCommand::Arithmetic(arithmetic) => {
+                self.computes = true;
                 self.run_live(&arithmetic.expr.value);
                 // `((a) )` is two subshells to the shell; the grammar cannot tell.
                 self.walk_aside(&arithmetic.expr.value);
                 self.line.note_opaque("arithmetic over names");
             }
             ast::CompoundCommand::ArithmeticForClause(clause) => {
+                self.computes = true;
                 for part in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
                     self.run_live(&part.value);
                 }
@@ -368,6 +384,8 @@ impl<'a> LineWalk<'a> {
     fn scan_word(&mut self, raw: &str) -> ShellWord {
         let folders = self.known_folders();
         let mut word = word::scan_word(raw, folders.as_known(&[]));
+        self.computes |= may_compute(raw);
+        self.keep_text(&word.value);
         if !word.names.is_empty() {
             let home = self.place.home.iter().map(|home| ("HOME", home.clone()));
             let dirs = self.here.possible_dirs().flat_map(|dir| [("PWD", dir.to_owned()), ("OLDPWD", dir.to_owned())]);
@@ -384,7 +402,7 @@ impl<'a> LineWalk<'a> {
             }
             let is_told = |name: &String| self.settled.contains(name) && self.variables.is_told(name);
             // If other signs may cut it, parts of it count.
-            let is_whole = !word.splits || !may_set(self.command, "IFS");
+            let is_whole = !word.splits || !self.sets_cuts;
             if word.names.iter().any(|name| self.variables.is_unfollowed(name)) {
                 word.opaque = word.opaque.or(Some("a parameter expansion that is not followed"));
             }
@@ -439,6 +457,11 @@ impl KnownFolders {
     fn as_known<'k>(&'k self, tried: &'k [(String, String)]) -> KnownVariables<'k> {
         KnownVariables { home: self.home.as_deref(), cwd: self.cwd.as_deref(), tried }
     }
+}
+
+/// Reports whether a word may have the shell compute a number: in arithmetic, as an index, or as the place of a part.
+fn may_compute(raw: &str) -> bool {
+    raw.contains("$((") || raw.contains("$[") || raw.contains("${") && raw.contains(['[', ':'])
 }
 
 /// Reports whether `text` mentions a variable other than to read it. Quotes do not hide it.

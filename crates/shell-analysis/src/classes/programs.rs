@@ -29,6 +29,11 @@ fn is_listed(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == name)
 }
 
+/// Reports whether the name is that of a program which only reads, except for some of its options.
+pub(super) fn is_reader(program: &str) -> bool {
+    is_listed(READERS, program)
+}
+
 /// Reports whether the name is that of a program which is known here.
 pub(super) fn is_known(program: &str) -> bool {
     [READERS, MUTATORS, DELETERS, DESTROYERS].iter().any(|list| is_listed(list, program))

@@ -2,15 +2,15 @@
 
 use brush_parser::ast;
 
-use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP, MOST_WRAPPED, MOST_WRAPPERS};
+use super::{LineWalk, MOST_COMMANDS, MOST_TEXTS_DEEP};
 use crate::{
     action_class::ActionClass as Class,
     classes, declarations, disk, find,
     line::CommandAnalysis,
     narrow_words,
-    programs::{SHELLS, base_name},
+    programs::base_name,
     protect,
-    run_target::{self, RunTarget},
+    run_target::RunTarget,
     runners, secret,
     simple_command::{self, CoverNeed},
     unwrap,
@@ -53,6 +53,7 @@ impl LineWalk<'_> {
             ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.walk_redirect(redirect),
             ast::CommandPrefixOrSuffixItem::Word(word) => words.extend(self.scan_words(&word.value)),
             ast::CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
+                self.computes |= matches!(assignment.name, ast::AssignmentName::ArrayElementName(..));
                 if matches!(assignment.name, ast::AssignmentName::ArrayElementName(..))
                     || matches!(assignment.value, ast::AssignmentValue::Array(_))
                 {
@@ -218,6 +219,7 @@ impl LineWalk<'_> {
             }
         }
         if program.is_some_and(|program| declarations::expands_again(program, words)) {
+            self.computes = true;
             let is_expansion = |word: &&ShellWord| word.value.contains("$(") || word.value.contains('`');
             words.iter().filter(is_expansion).for_each(|word| self.run_live(&word.value));
         }
@@ -230,45 +232,6 @@ impl LineWalk<'_> {
                 words.iter().for_each(|word| self.may_begin(word.value.trim_start_matches("-p")));
             }
             _ => {}
-        }
-    }
-
-    /// Notes the commands in the arguments of a program that is not known, since it may be a wrapper.
-    fn note_wrapped(&mut self, argv: &[ShellWord], wrapped: usize) {
-        let program = argv.first().and_then(ShellWord::as_literal).map(base_name);
-        if !program.is_some_and(runners::may_wrap) {
-            return;
-        }
-        let (commands, texts) = run_target::argument_commands(argv);
-        let found = simple_command::wrapped_analysis(&self.place.tool, &commands);
-        self.wrapped += found.wrapped.iter().chain(&found.begun).map(String::len).sum::<usize>();
-        if self.wrapped > MOST_WRAPPED {
-            return self.any_command();
-        }
-        // What is a wrapper itself, and the texts, are judged in full, and count as no more than possible.
-        let runs = |argv: &&&[ShellWord]| {
-            let first = argv[0].as_literal().map(base_name);
-            argv.len() > 1 && first.is_some_and(|first| SHELLS.contains(&first) || unwrap::is_known(first))
-        };
-        let before = (std::mem::take(&mut self.line), self.here.clone());
-        for argv in commands.iter().filter(runs).take(MOST_WRAPPERS) {
-            self.invoke_command(&[], argv, CoverNeed::Perhaps, wrapped + 1);
-        }
-        texts.iter().for_each(|text| self.suppose_commands(text));
-        let (line, here) = before;
-        let possible = std::mem::replace(&mut self.line, line);
-        self.here = here;
-        // What is too involved to be judged may be any command, and so may what destroys something.
-        if possible.floor.is_some() {
-            return self.any_command();
-        }
-        let mut found = found;
-        for command in possible.commands {
-            found.wrapped.extend(command.forms.into_iter().chain(command.wrapped));
-            found.begun.extend(command.begun);
-        }
-        if !found.wrapped.is_empty() || !found.begun.is_empty() {
-            self.line.commands.push(found);
         }
     }
 
@@ -304,7 +267,12 @@ impl LineWalk<'_> {
 
     /// Judges words that may be a command, for deny rules and the floor.
     pub(super) fn judge_perhaps(&mut self, argv: &[ShellWord]) {
-        self.invoke_command(&[], argv, CoverNeed::Perhaps, 0);
+        self.judge_wrapped(argv, 0);
+    }
+
+    /// Judges the same in the arguments of `wrapped` programs.
+    pub(super) fn judge_wrapped(&mut self, argv: &[ShellWord], wrapped: usize) {
+        self.invoke_command(&[], argv, CoverNeed::Perhaps, wrapped);
     }
 
     fn change_folder(&mut self, argv: &[ShellWord]) {
@@ -385,6 +353,8 @@ impl LineWalk<'_> {
             ast::IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
                     self.run_live(&document.doc.value);
+                } else {
+                    self.keep_text(&document.doc.value);
                 }
                 let document_words: Vec<ShellWord> =
                     document.doc.value.split_whitespace().map(ShellWord::from_text).collect();

@@ -46,6 +46,7 @@ impl LineWalk<'_> {
 
     fn walk_test_word(&mut self, word: &Word, only_compares: bool) {
         if !only_compares {
+            self.computes = true;
             self.line.note_opaque("a test that may compute");
             // An index in it is expanded once more, whatever its quotes.
             for word in self.scan_words(&word.value) {

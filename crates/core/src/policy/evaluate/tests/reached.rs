@@ -250,6 +250,90 @@ fn a_command_in_the_arguments_of_an_unknown_program_asks() {
 }
 
 #[test]
+fn a_denied_command_that_a_program_may_be_given_asks() {
+    judge_each(
+        &NO_PUSH,
+        &[
+            ("python3 wrap.py git push", "ask"),
+            ("node wrap.js -- git push origin", "ask"),
+            ("zsh wrap.sh git push", "ask"),
+            ("go run x.go git push", "ask"),
+            ("cargo run -- git push", "ask"),
+            ("npm run wrap git push", "ask"),
+            ("cargo watch -s 'git push'", "ask"),
+            ("retry -s 'git push'", "ask"),
+            ("retry -s'git push'", "ask"),
+            ("make --eval='$(shell git push)'", "ask"),
+            ("make -f - <<< $'a:\n\tgit push'", "ask"),
+            ("make -f - <<'E'\na:\n\t@git push\nE", "ask"),
+            ("runner <<'E'\nsudo -n git push\nE", "ask"),
+            ("echo 'git push' | runner", "ask"),
+            ("python3 - <<'E'\nimport os\nos.system('git push')\nE", "ask"),
+            ("git fetch --upload-pack='git push' .", "ask"),
+            ("git grep -O'git push'", "ask"),
+            ("git difftool -x 'git push'", "ask"),
+        ],
+    );
+    let no_sudo = ["deny bash(sudo*)", "allow *"];
+    judge_each(&no_sudo, &[("npx jest -t \"sudo is refused\"", "ask"), ("npx sudo ls", "deny")]);
+}
+
+#[test]
+fn a_denied_command_that_is_data_of_a_known_program_is_allowed() {
+    let rules = ["deny bash(git push*)", "deny bash(sudo*)", "allow *"];
+    let lines = [
+        "grep 'git push' README.md",
+        "grep -e 'git push' README.md",
+        "echo git push",
+        "echo 'git push' > notes.txt",
+        "git commit -m \"git push later\"",
+        "git commit -qm'git push later'",
+        "git commit -F - <<'E'\ngit push later\nE",
+        "git -c user.name='Ana Example' commit -m 'git push later'",
+        "git log --grep='git push'",
+        "git log --grep 'git push'",
+        "git log -S'git push'",
+        "cargo test",
+        "cargo test sudo",
+        "cargo add sudo",
+        "pip install sudo",
+        "python3 script.py --flag",
+        "python3 -c 'print(1)'",
+        "python3 - <<'E'\nx = f'{y}'\nprint(x)\nE",
+        "npm test",
+        "make test CFLAGS='-O2 -g'",
+        "rg sudo",
+        "command -v sudo",
+        "cat > notes.md <<'E'\ngit push\nE",
+        "sed -n '/git push/p' f",
+        "sed s/a/b/ <<< 'git push'",
+        "read x <<< 'git push'",
+        "curl -d 'git push' http://localhost/",
+        "gh pr create --title='git push fix' --description 'git push'",
+        "i=0; ((i++)); echo \"$((i + 1))\"",
+    ];
+    judge_each(&rules, &lines.map(|line| (line, "allow")));
+}
+
+#[test]
+fn a_denied_command_in_a_value_that_the_shell_computes_asks() {
+    judge_each(
+        &NO_PUSH,
+        &[
+            ("for r in 'a[$(git push)]'; do ((r)); done", "ask"),
+            ("for r in 'a[$(git push)]'; do echo $((r + 1)); done", "ask"),
+            ("for r in 'a[$(git push)]'; do echo ${x[r]}; done", "ask"),
+            ("for r in 'a[`git push`]'; do [[ $r -eq 1 ]]; done", "ask"),
+            ("read x <<< 'a[$(git push)]'; ((x))", "ask"),
+            ("read x <<'E'\na[$(git push)]\nE\n((x))", "ask"),
+            ("for r in 'a[$(git status)]'; do ((r)); done", "allow"),
+            ("for r in 'a[$(git push)]'; do echo \"$r\"; done", "allow"),
+            ("compgen -W '$(git push)'", "deny"),
+        ],
+    );
+}
+
+#[test]
 fn texts_that_the_shell_expands_later_are_judged() {
     judge_each(
         &NO_PUSH,
