@@ -71,7 +71,7 @@ pub struct CommandAnalysis {
     pub begun: Vec<String>,
     /// Its forms with wildcards, where there are any.
     pub wild: Vec<GlobForm>,
-    /// Forms of the commands in its arguments, which it runs if it is a wrapper: it is not known whether it is one.
+    /// Forms of the commands in its arguments, its input or a value that is computed, of which it is not known whether they run.
     pub wrapped: Vec<String>,
     /// The variables of the shell that it sets, where it does nothing else and none of them is a lever.
     pub sets: Vec<String>,
@@ -131,7 +131,7 @@ impl LineAnalysis {
         self.commands.iter().flat_map(|command| &command.begun).map(String::as_str)
     }
 
-    /// Returns the forms of commands that stand in the arguments of programs that are not known.
+    /// Returns the forms of commands of which it is not known whether the line runs them.
     pub fn wrapped_forms(&self) -> impl Iterator<Item = &str> {
         self.commands.iter().flat_map(|command| &command.wrapped).map(String::as_str)
     }

@@ -154,10 +154,13 @@ fn option_texts(program: &str, argv: &[ShellWord]) -> Vec<String> {
 /// Reports whether what a program reads on its input may be commands, although no table says so.
 pub(super) fn may_obey_input(argv: &[ShellWord]) -> bool {
     let Some(program) = argv.first().and_then(ShellWord::as_literal).map(base_name) else { return false };
+    // In place of a file of its instructions, such as that of `make -f`.
+    let names_input = |word: &ShellWord| word.value.starts_with("/dev/stdin") || word.value.ends_with('-');
     match use_of_arguments(program) {
         ArgumentUse::Data => false,
         ArgumentUse::RunBehindWord => {
-            !classes::is_reading_program(program) && options::run_something(program, &argv[1..])
+            !classes::is_reading_program(program)
+                && (argv[1..].iter().any(names_input) || options::run_something(program, &argv[1..]))
         }
         ArgumentUse::MayRun => true,
     }

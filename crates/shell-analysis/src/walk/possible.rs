@@ -39,6 +39,8 @@ impl LineWalk<'_> {
     pub(super) fn note_input(&mut self, text: &str) {
         let is_end = |c: char| "\n;|&(){}[]`'\"".contains(c);
         let is_sign = |c: char| "@-+!$:%".contains(c);
+        // One command for all of them: the number of those is bounded.
+        let mut all = CommandAnalysis::default();
         for piece in text.split(is_end) {
             let words = piece.split_whitespace().map(|word| ShellWord::from_text(word.trim_start_matches(is_sign)));
             let words: Vec<ShellWord> = words.filter(|word| !word.value.is_empty()).take(MOST_INPUT_WORDS).collect();
@@ -48,8 +50,10 @@ impl LineWalk<'_> {
             if self.is_wrapped_out(&found) {
                 return self.any_command();
             }
-            self.note_possible(found, LineAnalysis::default());
+            all.wrapped.extend(found.wrapped);
+            all.begun.extend(found.begun);
         }
+        self.note_possible(all, LineAnalysis::default());
     }
 
     /// Takes note of a text whose expansions quotes keep: the shell runs them if it computes a value that holds the text.

@@ -31,11 +31,11 @@ impl PolicyEvaluator<'_> {
                 Some((rank, format!("{begun}…, which goes on with what is only known when it runs,")))
             })
         };
-        // For a program that is not known: the commands in its arguments, which it runs if it is a wrapper.
+        // For a program that may run others: the commands in its arguments and its input, and in values that the shell computes.
         let by_wrapper = || {
             self.line?.wrapped_forms().find_map(|form| {
                 let rank = denial(&|table| table.first_match(form))?;
-                Some((rank, format!("{form}, which a program that is not known may run,")))
+                Some((rank, format!("{form}, which a program of the line may run,")))
             })
         };
         let (rank, through) = by_service.or_else(by_line).or_else(by_wrapper)?;

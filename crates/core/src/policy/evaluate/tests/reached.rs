@@ -325,7 +325,7 @@ fn a_denied_command_in_a_value_that_the_shell_computes_asks() {
             ("for r in 'a[$(git push)]'; do echo ${x[r]}; done", "ask"),
             ("for r in 'a[`git push`]'; do [[ $r -eq 1 ]]; done", "ask"),
             ("read x <<< 'a[$(git push)]'; ((x))", "ask"),
-            ("read x <<'E'\na[$(git push)]\nE\n((x))", "ask"),
+            ("read x <<'E'\na[$(git push)]\nE\n((x))", "deny"),
             ("for r in 'a[$(git status)]'; do ((r)); done", "allow"),
             ("for r in 'a[$(git push)]'; do echo \"$r\"; done", "allow"),
             ("compgen -W '$(git push)'", "deny"),
