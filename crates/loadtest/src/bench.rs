@@ -238,6 +238,16 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         &mut || of_allowed(|allowed| (allowed.many_per_second, None)),
     );
     suite.measure(
+        BenchFigure::new("agent-gate allow, one at a time: processor time of a call", FigureUnit::Millis)
+            .with_target(0.3),
+        &mut || of_allowed(|allowed| (allowed.processor, None)),
+    );
+    suite.measure(
+        BenchFigure::new("agent-gate allow, 64 in flight: processor time of a call", FigureUnit::Millis)
+            .with_target(0.1),
+        &mut || of_allowed(|allowed| (allowed.many_processor, None)),
+    );
+    suite.measure(
         BenchFigure::new("agent-gate, tap on the card to the agent's reply", FigureUnit::Millis).with_target(5.0),
         &mut || agent_gate::time_approval(&binary),
     );

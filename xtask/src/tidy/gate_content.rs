@@ -76,7 +76,7 @@ fn grouped_positions(code: &str, open: usize) -> Vec<usize> {
 /// Returns the positions at which a content is taken from the engine.
 fn admitted_positions(code: &str) -> Vec<usize> {
     let ends = code.match_indices(ADMITTED).map(|(at, _)| at + ADMITTED.len());
-    ends.filter(|end| code[*end..].trim_start().starts_with(".gate(")).collect()
+    ends.filter(|end| code[*end..].trim_start().starts_with(".gate_content(")).collect()
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
                 "fn a(content: &gate::GateContent) {}\nfn b(content: &call::GateContent, _: gate::GateContentKind) {}",
                 vec![1],
             ),
-            ("let a = engine.admitted().gate(id);\nlet b = engine\n    .admitted()\n    .gate(id);", vec![1, 3]),
+            ("let a = engine.admitted().gate_content(id);\nlet b = engine\n    .admitted()\n    .gate_content(id);", vec![1, 3]),
             ("let a = engine.admitted().call(id);", vec![]),
             ("use countersign_protocol::agent_gate::GateContent;", vec![]),
             ("struct A;\n#[cfg(test)]\nmod tests {\n    use countersign_core::gate::GateContent;\n}", vec![]),

@@ -47,6 +47,9 @@ pub(crate) struct AllowedFigures {
     pub(crate) p99: f64,
     pub(crate) raw_p99: f64,
     pub(crate) many_per_second: f64,
+    /// Milliseconds of the gateway's processor time of a request, one at a time and with [`IN_FLIGHT`] in flight.
+    pub(crate) processor: f64,
+    pub(crate) many_processor: f64,
 }
 
 /// Rounds of requests and of their parts take turns, so that both see the same machine.
@@ -57,15 +60,18 @@ pub(crate) fn measure_allowed(binary: &Path) -> anyhow::Result<AllowedFigures> {
     let mut raw = RawParts::new(service)?;
     let (mut ids, mut took, mut raw_took) = (0_u64.., Vec::new(), Vec::new());
     let (mut rates, mut raw_rates, mut many) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut processor, mut many_processor) = (Vec::new(), Vec::new());
     // The first round warms up.
     for round in 0..=ROUNDS {
         let parts = time_turns(|| raw.run_once())?;
+        let used = gateway.processor_millis()?;
         let requests = time_turns(|| {
             let id = ids.next().unwrap_or_default();
             agent.send_text(tool_request(id, "look", &json!({ "thing": "lamp" })))?;
             agent.expect_executed()
         })?;
         if round > 0 {
+            processor.push(per_request(gateway.processor_millis()? - used, requests.len()));
             rates.push(per_second(requests.len(), requests.iter().sum::<f64>() / 1e3));
             raw_rates.push(per_second(parts.len(), parts.iter().sum::<f64>() / 1e3));
             took.extend(requests);
@@ -73,7 +79,7 @@ pub(crate) fn measure_allowed(binary: &Path) -> anyhow::Result<AllowedFigures> {
         }
     }
     for round in 0..=ROUNDS {
-        let begun = Instant::now();
+        let (begun, used) = (Instant::now(), gateway.processor_millis()?);
         for number in 0..MANY + IN_FLIGHT {
             if number >= IN_FLIGHT {
                 agent.expect_executed()?;
@@ -85,6 +91,7 @@ pub(crate) fn measure_allowed(binary: &Path) -> anyhow::Result<AllowedFigures> {
         }
         if round > 0 {
             many.push(per_second(usize::try_from(MANY)?, begun.elapsed().as_secs_f64()));
+            many_processor.push(per_request(gateway.processor_millis()? - used, usize::try_from(MANY)?));
         }
     }
     let nothing = "nothing was measured";
@@ -94,6 +101,8 @@ pub(crate) fn measure_allowed(binary: &Path) -> anyhow::Result<AllowedFigures> {
         p99: percentile(took, 99).context(nothing)?,
         raw_p99: percentile(raw_took, 99).context(nothing)?,
         many_per_second: median(many).context(nothing)?,
+        processor: median(processor).context(nothing)?,
+        many_processor: median(many_processor).context(nothing)?,
     })
 }
 
@@ -110,6 +119,11 @@ fn time_turns(mut turn: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Ve
 #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
 fn per_second(count: usize, seconds: f64) -> f64 {
     count as f64 / seconds
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+fn per_request(millis: f64, count: usize) -> f64 {
+    millis / count as f64
 }
 
 /// The parts of an allowed request without anything between them: a frame and its echo, an HTTP call, two commits.

@@ -342,16 +342,7 @@ fn now_millis() -> anyhow::Result<u64> {
 
 /// Returns the milliseconds of processor time that it takes a second without requests.
 fn idle_processor_time(gateway: &GatewayProcess) -> anyhow::Result<f64> {
-    let before = processor_millis(gateway.id())?;
+    let before = gateway.processor_millis()?;
     std::thread::sleep(IDLE);
-    Ok((processor_millis(gateway.id())? - before) / IDLE.as_secs_f64())
-}
-
-/// Returns the milliseconds of processor time of a process, in ticks of ten.
-fn processor_millis(id: u32) -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).context("/proc is not available")?;
-    let (_, fields) = stat.rsplit_once(')').context("unexpected form of /proc/PID/stat")?;
-    let mut fields = fields.split_whitespace().skip(11);
-    let (user, system) = (fields.next().context("no utime")?, fields.next().context("no stime")?);
-    Ok((user.parse::<f64>()? + system.parse::<f64>()?) * 10.0)
+    Ok((gateway.processor_millis()? - before) / IDLE.as_secs_f64())
 }
