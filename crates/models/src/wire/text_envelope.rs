@@ -34,6 +34,7 @@ impl<T: Copy> TextEnvelope<T> {
     }
 
     /// Learns an event that was read whole from its `text`, if that stands in it once and without escapes.
+    #[expect(clippy::ptr_arg, reason = "only a borrowed text stands in the event as it is")]
     pub(crate) fn learn_event(&mut self, data: &str, text: &Cow<'_, str>, beside: T) {
         // One with escapes is no part of the event, but a copy.
         let Cow::Borrowed(text) = text else { return };

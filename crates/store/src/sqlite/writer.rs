@@ -95,7 +95,10 @@ impl LogWriter {
                 WriterCommand::SaveSnapshot { snapshot, reply } => drop(reply.send(self.save_snapshot(&snapshot))),
                 WriterCommand::Probe { reply } => drop(reply.send(self.probe_write())),
                 WriterCommand::Settle { reply } => drop(reply.send(self.settle_commit())),
-                WriterCommand::FoldViews { reply } => drop(reply.send(self.fold_views())),
+                WriterCommand::FoldViews { reply } => {
+                    self.fold_views();
+                    drop(reply.send(()));
+                }
             }
         }
         self.fold_views();
