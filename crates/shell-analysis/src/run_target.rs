@@ -144,3 +144,29 @@ pub(super) fn replace_mark(word: &mut ShellWord, mark: &str, by: &str) {
         word.expands = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::argument_commands;
+    use crate::word::ShellWord;
+
+    #[test]
+    fn a_text_is_an_operand_or_the_value_of_an_option_that_may_take_a_command() {
+        for (words, want) in [
+            (vec!["x", "git push"], vec!["git push"]),
+            (vec!["x", "--", "git push"], vec!["git push"]),
+            (vec!["x", "-s", "git push"], vec!["git push"]),
+            (vec!["x", "-sgit push"], vec!["git push"]),
+            (vec!["x", "--cmd=reboot"], vec!["reboot"]),
+            (vec!["x", "--post-command", "git push"], vec!["git push"]),
+            (vec!["x", "--title", "git push"], vec![]),
+            (vec!["x", "--title=git push"], vec![]),
+            (vec!["x", "--description", "git push"], vec![]),
+            (vec!["x", "a\ngit push"], vec![]),
+            (vec!["x", "git", "push"], vec![]),
+        ] {
+            let argv: Vec<ShellWord> = words.iter().map(|word| ShellWord::from_text(word)).collect();
+            assert_eq!(argument_commands(&argv).1, want, "{words:?}");
+        }
+    }
+}
