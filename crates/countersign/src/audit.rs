@@ -125,6 +125,7 @@ fn explain_open_error(path: &Path, error: LogOpenError) -> anyhow::Error {
         | LogOpenError::NewerSchema { .. }
         | LogOpenError::NewerEvents { .. }
         | LogOpenError::Parted { .. }
+        | LogOpenError::Unindexed { .. }
         | LogOpenError::Foreign { .. } => error.into(),
     }
 }

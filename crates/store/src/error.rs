@@ -99,6 +99,13 @@ pub enum LogOpenError {
         .beside.display()
     )]
     Parted { path: PathBuf, beside: PathBuf },
+    /// It is in a folder where nothing can be written, and SQLite would have to write there to read its latest records.
+    #[error(
+        "{} cannot be read in its folder: what was recorded last is in {}, which SQLite cannot index where it cannot create files: \
+         copy both files to a folder that you can write to, and read the copy", .path.display(),
+        .beside.display()
+    )]
+    Unindexed { path: PathBuf, beside: PathBuf },
     /// The machine refused.
     #[error("{} could not be opened", .path.display())]
     Io {
@@ -122,7 +129,8 @@ impl LogOpenError {
             | Self::NewerEvents { .. }
             | Self::Foreign { .. }
             | Self::Missing { .. }
-            | Self::Parted { .. } => false,
+            | Self::Parted { .. }
+            | Self::Unindexed { .. } => false,
         }
     }
 }

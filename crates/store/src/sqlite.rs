@@ -18,6 +18,7 @@ mod file;
 mod lock;
 mod options;
 mod query;
+mod read_connection;
 mod readers;
 mod schema;
 mod views;

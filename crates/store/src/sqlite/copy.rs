@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::file::{open_error, open_to_read};
+use super::file::{io_error, open_error, open_to_read};
 use crate::error::LogOpenError;
 
 /// Writes the current log at `path` into a new file at `to`, packed: nothing that was redacted or left over is in it. The writer of
@@ -18,6 +18,8 @@ pub fn copy_log(path: impl AsRef<Path>, to: impl AsRef<Path>, event_format: u32)
     if !path.exists() {
         return Err(missing());
     }
-    let connection = open_to_read(path, event_format)?.ok_or_else(missing)?;
-    connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]).map(drop).map_err(|error| open_error(path, error))
+    let reader = open_to_read(path, event_format)?.ok_or_else(missing)?;
+    let copied = reader.connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]);
+    reader.check_unchanged(path).map_err(|error| io_error(path, error))?;
+    copied.map(drop).map_err(|error| open_error(path, error))
 }

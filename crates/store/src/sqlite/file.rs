@@ -17,6 +17,7 @@ use super::{
     LogOptions,
     epoch::EpochClaim,
     lock::FileLock,
+    read_connection::ReadConnection,
     schema::{self, DatabaseIdentity},
 };
 use crate::error::{ErrorCause, LogOpenError};
@@ -131,22 +132,17 @@ pub(super) fn check_not_parted(path: &Path) -> Result<(), LogOpenError> {
 }
 
 /// Opens the log at `path` for reading. `None` if it holds nothing yet.
-pub(super) fn open_to_read(path: &Path, event_format: u32) -> Result<Option<Connection>, LogOpenError> {
-    let connection = connect_to_read(path).map_err(|error| open_error(path, error))?;
-    match schema::identify_database(&connection, path, event_format)? {
+pub(super) fn open_to_read(path: &Path, event_format: u32) -> Result<Option<ReadConnection>, LogOpenError> {
+    let reader = ReadConnection::open(path)?;
+    let identity = schema::identify_database(&reader.connection, path, event_format);
+    reader.check_unchanged(path).map_err(|error| io_error(path, error))?;
+    match identity? {
         DatabaseIdentity::Blank => Ok(None),
-        DatabaseIdentity::Log { .. } => Ok(Some(connection)),
+        DatabaseIdentity::Log { .. } => Ok(Some(reader)),
     }
 }
 
-/// Opens one more connection that only reads, to a log that was opened before.
-pub(super) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    connection.set_prepared_statement_cache_capacity(8);
-    Ok(connection)
-}
-
-fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY)?;
     Ok(connection)
@@ -174,7 +170,7 @@ fn sync_path(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-fn io_error(path: &Path, error: io::Error) -> LogOpenError {
+pub(super) fn io_error(path: &Path, error: io::Error) -> LogOpenError {
     LogOpenError::Io { path: path.to_owned(), cause: ErrorCause::at_path(path, error) }
 }
 

@@ -3,13 +3,16 @@
 //! It must not know the queries. Each query is one short transaction, so that the writer can always tidy up after
 //! it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use rusqlite::Connection;
 use tokio::{sync::Semaphore, task};
 
-use super::{SqliteState, file};
-use crate::error::LogReadError;
+use super::{SqliteState, file, read_connection::ReadConnection};
+use crate::error::{ErrorCause, LogOpenError, LogReadError};
 
 /// Connections at rest, and how many may be at work.
 pub(super) struct ReaderPool {
@@ -19,7 +22,7 @@ pub(super) struct ReaderPool {
 
 #[derive(Default)]
 struct IdleReaders {
-    connections: Vec<Connection>,
+    connections: Vec<ReadConnection>,
     closed: bool,
 }
 
@@ -65,29 +68,38 @@ impl ReaderPool {
                 LogReadError::Io(shared.error_cause(error))
             }
         };
-        let mut connection = match self.take_connection()? {
-            Some(connection) => connection,
+        let failed_io = |error: io::Error| LogReadError::Io(shared.error_cause(error));
+        let idle = self.take_connection()?.filter(|reader| reader.check_unchanged(&shared.path).is_ok());
+        let mut reader = match idle {
+            Some(reader) => reader,
             None => {
-                let connection = file::connect_to_read(&shared.path).map_err(failed)?;
+                let reader = ReadConnection::open(&shared.path).map_err(|error| match error {
+                    LogOpenError::Corrupt { cause, .. } => LogReadError::Corrupt(cause),
+                    LogOpenError::Io { cause, .. } => LogReadError::Io(cause),
+                    error => LogReadError::Io(ErrorCause::new(error)),
+                })?;
                 // Rows of another file were never written here.
-                shared.check_place().map_err(|error| LogReadError::Io(shared.error_cause(error)))?;
-                connection
+                shared.check_place().map_err(failed_io)?;
+                reader
             }
         };
-        let transaction = connection.transaction().map_err(failed)?;
-        let answer = query(&transaction).map_err(failed)?;
+        let transaction = reader.connection.transaction().map_err(failed)?;
+        let answer = query(&transaction);
         drop(transaction);
-        self.put_back(connection);
+        // Before the answer: what was read while the file changed is no damage.
+        reader.check_unchanged(&shared.path).map_err(failed_io)?;
+        let answer = answer.map_err(failed)?;
+        self.put_back(reader);
         Ok(answer)
     }
 
-    fn take_connection(&self) -> Result<Option<Connection>, LogReadError> {
+    fn take_connection(&self) -> Result<Option<ReadConnection>, LogReadError> {
         let mut idle = self.lock_idle();
         if idle.closed { Err(LogReadError::Closed) } else { Ok(idle.connections.pop()) }
     }
 
     /// Keeps `connection` for the next query.
-    pub(super) fn put_back(&self, connection: Connection) {
+    pub(super) fn put_back(&self, connection: ReadConnection) {
         let mut idle = self.lock_idle();
         if !idle.closed {
             idle.connections.push(connection);
