@@ -5,9 +5,9 @@
 mod csv;
 mod outcome;
 mod redact;
+mod tail;
 
 use std::{
-    collections::VecDeque,
     fmt,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
@@ -36,8 +36,6 @@ use crate::{
 pub(crate) const EVENT_FORMAT: u32 = 1;
 /// Number of records that are read at a time.
 pub(crate) const PAGE: usize = 512;
-/// Number of records before the first shown one that are read for the names of calls and gates.
-const LOOK_BACK: u64 = 1000;
 /// Width of a line of the demo, in columns.
 pub(crate) const COLUMNS: usize = 80;
 /// Maximum length of an entry on a terminal: a few lines of it, never a whole file.
@@ -140,26 +138,7 @@ pub(crate) fn print_tail(
     let paint = ColourMode::for_stdout();
     let newest = block_on(async {
         let log = open_record(path)?;
-        let head = log.head(Partition::ZERO).await?.lsn;
-        // With a filter the position of the newest entries is unknown.
-        let first = if filter.is_empty() { head.0.saturating_sub(count as u64) } else { 0 };
-        let mut narrator = RecordFormatter::default();
-        let mut newest = VecDeque::new();
-        for_each_entry(&log, Lsn(first.saturating_sub(LOOK_BACK)), async |stored, content| {
-            let (about, text) = narrator.describe_record(&stored, content.as_deref());
-            if stored.lsn.0 <= first || !filter.matches_record(&stored, &about) {
-                return Ok(());
-            }
-            if newest.len() == count {
-                newest.pop_front();
-            }
-            if count > 0 {
-                newest.push_back((stored, about, text));
-            }
-            Ok(())
-        })
-        .await?;
-        Ok(newest)
+        tail::read_newest(&log, count, filter).await
     })?;
     let empty_notice = match (newest.is_empty() && count > 0, filter.is_empty()) {
         (false, _) => None,

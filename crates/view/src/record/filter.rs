@@ -35,17 +35,33 @@ impl RecordFilter {
 
     /// Returns true if the filter matches a record.
     pub fn matches_record(&self, stored: &StoredRecord, about: &RecordSubject) -> bool {
-        let any = |allowed: &[String], found: Option<&str>| {
-            allowed.is_empty() || found.is_some_and(|found| allowed.iter().any(|one| one == found))
-        };
+        self.matches_stored(stored)
+            && is_any_of(&self.tools, about.tool.as_deref())
+            && self.matches_outcome(about)
+            && self.about.as_ref().is_none_or(|id| has_id(about, id))
+    }
+
+    /// Returns true if the parts of the filter that need no subject match: period, session and kinds.
+    pub fn matches_stored(&self, stored: &StoredRecord) -> bool {
         self.since.is_none_or(|since| stored.at >= since)
             && self.until.is_none_or(|until| stored.at < until)
             && self.session.as_ref().is_none_or(|session| stored.session.as_ref() == Some(session))
-            && any(&self.tools, about.tool.as_deref())
-            && any(&self.kinds, Some(&stored.kind))
-            && (self.outcomes.is_empty() || about.outcome.is_some_and(|outcome| self.outcomes.contains(&outcome)))
-            && self.about.as_ref().is_none_or(|id| has_id(about, id))
+            && is_any_of(&self.kinds, Some(&stored.kind))
     }
+
+    /// Returns true if the outcome of a record is one of those that the filter names, or it names none.
+    pub fn matches_outcome(&self, about: &RecordSubject) -> bool {
+        self.outcomes.is_empty() || about.outcome.is_some_and(|outcome| self.outcomes.contains(&outcome))
+    }
+
+    /// Returns true if the filter matches or not whatever the records before: only tools and ids depend on those.
+    pub fn needs_no_context(&self) -> bool {
+        self.tools.is_empty() && self.about.is_none()
+    }
+}
+
+fn is_any_of(allowed: &[String], found: Option<&str>) -> bool {
+    allowed.is_empty() || found.is_some_and(|found| allowed.iter().any(|one| one == found))
 }
 
 /// Returns true if `id` is the id of the record's call or gate, or the end of it.
