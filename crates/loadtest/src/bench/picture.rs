@@ -21,7 +21,7 @@ const HEAD: f64 = 56.0;
 /// Size of a curve, and the room around its axes.
 const CURVE: (f64, f64) = (430.0, 300.0);
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 20.0;
+const RIGHT: f64 = 44.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 42.0;
 
@@ -137,11 +137,12 @@ pub(super) fn render_curve(name: &str, curve: &GrowthCurve) -> Option<String> {
     for (size, cost) in &curve.points {
         let (x, y) = (across.place(*size), up.place(*cost));
         let at_end = if x > CURVE.0 - 80.0 { " bp-end" } else { "" };
+        // Lines rise to the right: below a point is more room.
+        let label = if y + 20.0 < CURVE.1 - BOTTOM { y + 18.0 } else { y - 9.0 };
         let _ = writeln!(
             picture,
             "<circle class=\"bp-dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>\
-             <text class=\"bp{at_end}\" x=\"{x:.1}\" y=\"{:.1}\">{} {}</text>",
-            (y - 9.0).max(TOP - 6.0),
+             <text class=\"bp{at_end}\" x=\"{x:.1}\" y=\"{label:.1}\">{} {}</text>",
             rounded_text(*cost),
             curve.unit
         );
@@ -228,8 +229,8 @@ mod tests {
         let picture =
             render_curve("list", &GrowthCurve { unit: FigureUnit::Millis, input: "sessions", points }).unwrap();
         for part in [
-            "<path class=\"bp-linear\" d=\"M64.0 258.0L410.0 44.0\"/>",
-            "<path class=\"bp-cost\" d=\"M64.0 258.0L237.0 258.0L410.0 151.0\"/>",
+            "<path class=\"bp-linear\" d=\"M64.0 258.0L386.0 44.0\"/>",
+            "<path class=\"bp-cost\" d=\"M64.0 258.0L225.0 258.0L386.0 151.0\"/>",
             ">10.0 ms</text>",
             ">1,000</text>",
         ] {
