@@ -27,7 +27,7 @@ const REASONS: [(&[&str], &str); 3] = [
     (
         &["scale: sessions at rest, first start", "scale: records, first start", "scale: records, first statistics"],
         "These read the whole log: a first start folds each view from it in a pass of its own, which is 70 % of its time (perf), and \
-         the console reads it once after each start for its statistics. Above the size of the page cache a record costs more.",
+         the console reads it once after each start for its statistics.",
     ),
     (
         &[
