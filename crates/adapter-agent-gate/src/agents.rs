@@ -79,7 +79,7 @@ impl RegisteredAgents {
 
     /// Returns the agent with this token.
     ///
-    /// Nobody who does not know a token can choose a digest near to its own, so the time of the lookup reveals nothing.
+    /// The time of the lookup reveals nothing: a caller that does not know the token cannot choose a digest that resembles its digest.
     pub(super) fn with_token(&self, token: &str) -> Option<&Arc<RegisteredAgent>> {
         self.by_token.get(&TokenDigest::of_token(token))
     }
@@ -119,7 +119,7 @@ mod tests {
             COMPARED.set(0);
             let found = agents.with_token(&format!("token {}", count - 1)).map(|agent| agent.id.as_str());
             assert_eq!(found, Some(&*format!("a{}", count - 1)));
-            assert!(agents.with_token("token of nobody").is_none());
+            assert!(agents.with_token("unknown token").is_none());
             // The map compares the whole digests only of keys whose short hashes are equal, which happens by chance too.
             assert!(COMPARED.get() <= 3, "{} of {count} were compared", COMPARED.get());
         }
