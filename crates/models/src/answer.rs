@@ -130,14 +130,17 @@ impl AnswerReader {
             }
         }
         self.meter.settle_content();
-        Some(std::mem::take(&mut self.ready))
+        // The next one is probably as long.
+        let room = Vec::with_capacity(self.ready.len());
+        Some(std::mem::replace(&mut self.ready, room))
     }
 
     /// Takes the events of a frame with its outcome.
     fn take_events(&mut self, outcome: Result<AnswerProgress, ModelFailure>) {
-        let events = self.decoder.take_events();
-        let is_new = self.adds_usage(&events);
-        let weight = events.iter().map(event_weight).sum::<usize>();
+        let first = self.ready.len();
+        self.ready.extend(self.decoder.take_events().map(Ok));
+        let is_new = self.adds_usage(first);
+        let weight = self.ready[first..].iter().flatten().map(event_weight).sum::<usize>();
         self.weight += weight;
         if weight > 0 {
             self.remark = None;
@@ -148,10 +151,10 @@ impl AnswerReader {
         if self.weight.saturating_add(self.held) > ANSWER_LIMIT {
             self.over = true;
             let message = format!("the answer is longer than {ANSWER_LIMIT} bytes (terminated)");
+            self.ready.truncate(first);
             self.ready.push(Err(ModelFailure::new(FailureKind::Refused, message)));
             return;
         }
-        self.ready.extend(events.into_iter().map(Ok));
         match outcome {
             Ok(AnswerProgress::Open) => {}
             Ok(AnswerProgress::Whole) => self.meter.whole.store(true, Ordering::Relaxed),
@@ -163,12 +166,12 @@ impl AnswerReader {
         }
     }
 
-    /// Reports whether one of these has another usage than the one before it, after content. At its beginning an answer reports
-    /// the usage of the prompt.
-    fn adds_usage(&mut self, events: &[ModelEvent]) -> bool {
+    /// Reports whether one of the events from `first` on has another usage than the one before it, after content. At its beginning an
+    /// answer reports the usage of the prompt.
+    fn adds_usage(&mut self, first: usize) -> bool {
         let mut is_new = false;
-        for event in events {
-            if let ModelEvent::Usage(usage) = event {
+        for item in &self.ready[first..] {
+            if let Ok(ModelEvent::Usage(usage)) = item {
                 is_new |= self.weight > 0 && self.usage != Some(*usage);
                 self.usage = Some(*usage);
             }
@@ -385,16 +388,13 @@ impl ActivityMeter {
 
     /// Notes whether a frame brought something of the answer.
     fn note_frame(&self, has_content: bool) {
-        if has_content {
-            self.has_new_content.store(true, Ordering::Relaxed);
-        }
+        self.has_new_content.fetch_or(has_content, Ordering::Relaxed);
         self.is_idle.store(!has_content, Ordering::Relaxed);
     }
 
     /// Reads the clock for what came since the last time: once for all frames that came together.
     fn settle_content(&self) {
-        if self.has_new_content.load(Ordering::Relaxed) {
-            self.has_new_content.store(false, Ordering::Relaxed);
+        if self.has_new_content.swap(false, Ordering::Relaxed) {
             self.last_content.store(self.elapsed_millis(), Ordering::Relaxed);
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! It must not know sockets: it builds bytes and reads events for a caller that has them.
 
+use std::vec::Drain;
+
 use serde_json::value::RawValue;
 
 use crate::{FailureKind, ModelApi, ModelEvent, ModelFailure, ModelRequest};
@@ -61,7 +63,7 @@ pub(crate) trait AnswerDecoder: Send {
     fn finish_stream(&mut self) -> Result<(), ModelFailure>;
 
     /// Takes the ready events.
-    fn take_events(&mut self) -> Vec<ModelEvent>;
+    fn take_events(&mut self) -> Drain<'_, ModelEvent>;
 
     /// Returns the bytes of the answer that are held and in no event yet.
     fn held_bytes(&self) -> usize;

@@ -2,7 +2,10 @@
 //!
 //! It must not know any wire.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Drain,
+};
 
 use serde_json::{Map, Value};
 
@@ -89,8 +92,8 @@ const CUT: &str = "{";
 
 impl PartAssembler {
     /// Takes the events that are ready.
-    pub(crate) fn take_events(&mut self) -> Vec<ModelEvent> {
-        std::mem::take(&mut self.ready)
+    pub(crate) fn take_events(&mut self) -> Drain<'_, ModelEvent> {
+        self.ready.drain(..)
     }
 
     /// Begins the answer, unless it has begun.
@@ -392,7 +395,7 @@ mod tests {
             ModelEvent::PartEnd { part: MessagePart::ToolCall { id, arguments, .. }, .. } => Some((id, arguments)),
             _ => None,
         };
-        parts.take_events().into_iter().filter_map(called).collect()
+        parts.take_events().filter_map(called).collect()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reads Anthropic's stream. Its end is the reason in `message_delta`, after which `message_stop` comes.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, vec::Drain};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -199,7 +199,7 @@ impl AnswerDecoder for AnthropicDecoder {
         self.finish_whole().map(drop)
     }
 
-    fn take_events(&mut self) -> Vec<ModelEvent> {
+    fn take_events(&mut self) -> Drain<'_, ModelEvent> {
         self.parts.take_events()
     }
 

@@ -4,6 +4,8 @@
 mod streamed_calls;
 mod text_chunk;
 
+use std::vec::Drain;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -145,7 +147,7 @@ impl AnswerDecoder for CompletionsDecoder {
         self.parts.finish_answer(self.usage, stop, word)
     }
 
-    fn take_events(&mut self) -> Vec<ModelEvent> {
+    fn take_events(&mut self) -> Drain<'_, ModelEvent> {
         self.parts.take_events()
     }
 

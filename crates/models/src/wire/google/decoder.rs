@@ -1,6 +1,9 @@
 //! Reads Google's stream. Its end is a `finishReason`, or `[DONE]` if a gateway appends that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Drain,
+};
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, value::RawValue};
@@ -172,7 +175,7 @@ impl AnswerDecoder for GoogleDecoder {
         self.parts.finish_answer(self.usage, stop, None)
     }
 
-    fn take_events(&mut self) -> Vec<ModelEvent> {
+    fn take_events(&mut self) -> Drain<'_, ModelEvent> {
         self.parts.take_events()
     }
 

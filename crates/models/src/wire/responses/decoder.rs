@@ -1,7 +1,7 @@
 //! Reads the stream of Responses. Its end is `response.completed` or `response.incomplete`, or `[DONE]` where a server
 //! sends neither.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, vec::Drain};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -252,7 +252,7 @@ impl AnswerDecoder for ResponsesDecoder {
         Err(unfinished_stream())
     }
 
-    fn take_events(&mut self) -> Vec<ModelEvent> {
+    fn take_events(&mut self) -> Drain<'_, ModelEvent> {
         self.items.take_events()
     }
 

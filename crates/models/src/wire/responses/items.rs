@@ -3,7 +3,7 @@
 //!
 //! It must not know events: the decoder reads those.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, vec::Drain};
 
 use serde_json::{Map, Value, value::RawValue};
 
@@ -81,7 +81,7 @@ struct KnownItem {
 }
 
 impl ItemAssembler {
-    pub(super) fn take_events(&mut self) -> Vec<ModelEvent> {
+    pub(super) fn take_events(&mut self) -> Drain<'_, ModelEvent> {
         self.parts.take_events()
     }
 
