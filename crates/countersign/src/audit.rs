@@ -301,16 +301,30 @@ pub(crate) fn export_jsonl(path: &Path, filter: &RecordFilter) -> anyhow::Result
 /// Passes every record after `after` to `take`, with its content if it has one.
 pub(crate) async fn for_each_entry(
     log: &AnyLog,
+    after: Lsn,
+    take: impl AsyncFnMut(StoredRecord, Option<std::sync::Arc<str>>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for_each_entry_between(log, after, Lsn(u64::MAX), take).await
+}
+
+/// Calls `take` with each entry after `after` and up to `last`, with its content if it has one that was not redacted.
+pub(crate) async fn for_each_entry_between(
+    log: &AnyLog,
     mut after: Lsn,
+    last: Lsn,
     mut take: impl AsyncFnMut(StoredRecord, Option<std::sync::Arc<str>>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    loop {
-        let page = log.read_records(Partition::ZERO, after, PAGE).await?;
+    while after < last {
+        let limit = usize::try_from(last.0 - after.0).unwrap_or(usize::MAX).min(PAGE);
+        let page = log.read_records(Partition::ZERO, after, limit).await?;
         let lsns: Vec<Lsn> = page.iter().map(|stored| stored.lsn).collect();
-        let is_last = page.len() < PAGE;
+        let is_last = page.len() < limit;
         let contents = log.read_contents(Partition::ZERO, &lsns).await?;
         for (stored, content) in page.into_iter().zip(contents) {
             after = stored.lsn;
+            if after > last {
+                return Ok(());
+            }
             let content = match content {
                 Some(StoredContent::Text(text)) => Some(text),
                 Some(StoredContent::Redacted) | None => None,
@@ -318,9 +332,10 @@ pub(crate) async fn for_each_entry(
             take(stored, content).await?;
         }
         if is_last {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 /// Waits for `work` where nothing else is to be done.

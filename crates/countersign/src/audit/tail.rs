@@ -8,10 +8,14 @@ use countersign_core::id::Lsn;
 use countersign_store::{AnyLog, Log as _, Partition, ReadScope, StoredRecord};
 use countersign_view::record::{RecordFilter, RecordFormatter, RecordSubject};
 
-use super::{PAGE, for_each_entry};
+use super::for_each_entry_between;
 
 /// Number of records before the first shown one that are read at first for the names of calls and gates.
 const LOOK_BACK: u64 = 1000;
+/// Records that a search reads at a time.
+const WINDOW: usize = 4096;
+/// The end of any record.
+const HEAD: Lsn = Lsn(u64::MAX);
 
 /// An entry, its subject, and its event in one line.
 pub(super) type DescribedEntry = (StoredRecord, RecordSubject, String);
@@ -27,21 +31,21 @@ pub(super) async fn read_newest(
     }
     if filter.is_empty() {
         let first = log.head(Partition::ZERO).await?.lsn.0.saturating_sub(count as u64);
-        return describe_newest(log, Lsn(first.saturating_sub(LOOK_BACK)), count, |stored, _| stored.lsn.0 > first)
-            .await;
+        let from = Lsn(first.saturating_sub(LOOK_BACK));
+        return describe_newest(log, (from, HEAD), count, |stored, _| stored.lsn.0 > first).await;
     }
     if !filter.needs_no_context() {
-        return describe_newest(log, Lsn(0), count, |stored, about| filter.matches_record(stored, about)).await;
+        return describe_newest(log, (Lsn(0), HEAD), count, |stored, about| filter.matches_record(stored, about)).await;
     }
     let found = match &filter.session {
         Some(session) => find_in_scope(log, ReadScope::Session(session), count, filter).await?,
         None => find_backwards(log, count, filter).await?,
     };
-    let Some(first) = found.first() else { return Ok(VecDeque::new()) };
+    let Some((first, last)) = found.first().zip(found.last()) else { return Ok(VecDeque::new()) };
     let mut reach = LOOK_BACK;
     loop {
         let after = first.0.saturating_sub(reach);
-        let newest = describe_newest(log, Lsn(after), count, |stored, _| found.contains(&stored.lsn)).await?;
+        let newest = describe_newest(log, (Lsn(after), *last), count, |stored, _| found.contains(&stored.lsn)).await?;
         if after == 0 || newest.iter().all(|(_, about, _)| is_described(about)) {
             return Ok(newest);
         }
@@ -58,16 +62,16 @@ const fn is_described(about: &RecordSubject) -> bool {
     }
 }
 
-/// Describes the records after `after` and returns the newest `count` of those that `is_meant`.
+/// Describes the records after the first position and up to the second, and returns the newest `count` of those that `is_meant`.
 async fn describe_newest(
     log: &AnyLog,
-    after: Lsn,
+    (after, last): (Lsn, Lsn),
     count: usize,
     is_meant: impl Fn(&StoredRecord, &RecordSubject) -> bool,
 ) -> anyhow::Result<VecDeque<DescribedEntry>> {
     let mut formatter = RecordFormatter::default();
     let mut newest = VecDeque::new();
-    for_each_entry(log, after, async |stored, content| {
+    for_each_entry_between(log, after, last, async |stored, content| {
         let (about, text) = formatter.describe_record(&stored, content.as_deref());
         if is_meant(&stored, &about) {
             if newest.len() == count {
@@ -86,7 +90,7 @@ async fn find_backwards(log: &AnyLog, count: usize, filter: &RecordFilter) -> an
     let mut end = log.head(Partition::ZERO).await?.lsn.0;
     let mut found = BTreeSet::new();
     while end > 0 {
-        let first = end.saturating_sub(PAGE as u64);
+        let first = end.saturating_sub(WINDOW as u64);
         let limit = usize::try_from(end - first)?;
         for stored in log.read_records(Partition::ZERO, Lsn(first), limit).await?.into_iter().rev() {
             // The gateway's clock never goes back behind the record, so everything before is older still.
@@ -114,7 +118,7 @@ async fn find_in_scope(
 ) -> anyhow::Result<BTreeSet<Lsn>> {
     let (mut found, mut after) = (BTreeSet::new(), Lsn(0));
     loop {
-        let page = log.read_scope(Partition::ZERO, scope, after, PAGE).await?;
+        let page = log.read_scope(Partition::ZERO, scope, after, WINDOW).await?;
         for stored in page.iter().filter(|stored| matches_alone(filter, stored)) {
             found.insert(stored.lsn);
             if found.len() > count {
@@ -122,7 +126,7 @@ async fn find_in_scope(
             }
         }
         match page.last() {
-            Some(last) if page.len() == PAGE => after = last.lsn,
+            Some(last) if page.len() == WINDOW => after = last.lsn,
             Some(_) | None => return Ok(found),
         }
     }
@@ -144,7 +148,7 @@ mod tests {
     use countersign_store::{AnyLog, Batch, Log as _, LogRecord, MemoryLog, Partition};
     use countersign_view::record::RecordFilter;
 
-    use super::{describe_newest, read_newest};
+    use super::{HEAD, describe_newest, read_newest};
 
     async fn fill_log(size: u64) -> AnyLog {
         let log = AnyLog::from(MemoryLog::new());
@@ -179,8 +183,9 @@ mod tests {
                     ..RecordFilter::default()
                 };
                 for count in [1, 7, 2000] {
-                    let plain =
-                        describe_newest(&log, Lsn(0), count, |stored, about| filter.matches_record(stored, about));
+                    let plain = describe_newest(&log, (Lsn(0), HEAD), count, |stored, about| {
+                        filter.matches_record(stored, about)
+                    });
                     let plain = plain.await.unwrap();
                     assert_eq!(read_newest(&log, count, &filter).await.unwrap(), plain, "{size} {count} {filter:?}");
                 }

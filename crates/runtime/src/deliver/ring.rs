@@ -398,7 +398,7 @@ mod tests {
     async fn a_follower_sleeps_until_an_item_that_it_waits_for_and_then_gets_those_before_too() {
         let ring = empty_ring();
         let (mut tenth, mut each) = (ring.subscribe(Lsn(0)), ring.subscribe(Lsn(0)));
-        tenth.wake_for(|released| lsn_of(released) % 10 == 0);
+        tenth.wake_for(|released| lsn_of(released).is_multiple_of(10));
         let wakes = [Arc::new(WakeCounter::default()), Arc::new(WakeCounter::default())];
         let counts = || wakes.each_ref().map(|wakes| wakes.0.load(Ordering::Relaxed));
         {

@@ -97,7 +97,7 @@ impl LogWriter {
                 WriterCommand::Settle { reply } => drop(reply.send(self.settle_commit())),
                 WriterCommand::FoldViews { reply } => {
                     self.fold_views();
-                    drop(reply.send(()));
+                    let _ = reply.send(());
                 }
             }
         }
