@@ -3,6 +3,7 @@
 //! It must not touch a file, nor know what a context is made of. Source: docs/protocol/omp.md, Session files.
 
 mod entry;
+mod line_reader;
 mod migration;
 mod orphans;
 mod title_line;
@@ -16,6 +17,7 @@ pub use self::entry::{
     ModelChange, ServiceTierChange, SessionEntryBody, SessionFileEntry, SessionInfo, SessionInit, ThinkingLevelChange,
     TtsrInjection,
 };
+pub use self::line_reader::{SessionLine, SessionLineReader};
 pub use self::migration::{MigrationResult, migrate_lines};
 pub use self::title_line::TitleLine;
 use self::{

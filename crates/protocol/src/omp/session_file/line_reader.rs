@@ -1,0 +1,171 @@
+//! Reads a session file line by line, so that a long one is never in memory as a whole.
+//!
+//! It must not touch a file, nor change what a line says: a file in which that is needed is [`read_session_file`]'s.
+//!
+//! [`read_session_file`]: super::read_session_file
+
+use std::collections::HashSet;
+
+use super::{NotASession, SessionFileEntry, SessionHeader, TitleLine, VERSION, entry::ParentMember, is_header};
+use crate::json::replace_lone_surrogates;
+
+/// One line of a session file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionLine {
+    /// Nothing but white space.
+    Blank,
+    /// The header, or the title line before it.
+    Beginning,
+    /// An entry, as it stands.
+    Entry(Box<SessionFileEntry>),
+    /// No entry: it is left out.
+    Unreadable,
+    /// What this line means depends on other lines: the file is of an older form, an id occurs twice, a line names no parent, or
+    /// one that is not before it. No later line is read.
+    NeedsWholeFile,
+}
+
+/// Reader of the lines of a file in order. It keeps only the ids of the entries.
+///
+/// A file without a [`SessionLine::NeedsWholeFile`] has the entries that [`read_session_file`] finds in it, none of them moved, and
+/// as many unreadable lines.
+///
+/// [`read_session_file`]: super::read_session_file
+#[derive(Debug, Default)]
+pub struct SessionLineReader {
+    is_begun: bool,
+    title_line: Option<String>,
+    header: Option<SessionHeader>,
+    ids: HashSet<String>,
+    needs_whole_file: bool,
+}
+
+impl SessionLineReader {
+    /// Reads the next line, with or without its line break.
+    ///
+    /// # Errors
+    /// [`NotASession`] if the header is expected and this is none.
+    pub fn read_line(&mut self, line: &str) -> Result<SessionLine, NotASession> {
+        let line = if std::mem::replace(&mut self.is_begun, true) {
+            line
+        } else {
+            line.strip_prefix('\u{feff}').unwrap_or(line)
+        };
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        if line.trim_ascii().is_empty() {
+            return Ok(SessionLine::Blank);
+        }
+        if self.header.is_none() {
+            return self.read_beginning(line);
+        }
+        if self.needs_whole_file {
+            return Ok(SessionLine::NeedsWholeFile);
+        }
+        let Ok((entry, parent)) = SessionFileEntry::parse_with_parent(line) else {
+            return Ok(SessionLine::Unreadable);
+        };
+        if is_header(&entry) {
+            return Ok(SessionLine::Unreadable);
+        }
+        let is_behind_parent = entry.parent_id.as_ref().is_none_or(|parent| self.ids.contains(parent));
+        if parent == ParentMember::Missing || !is_behind_parent || !self.ids.insert(entry.id.clone()) {
+            self.needs_whole_file = true;
+            return Ok(SessionLine::NeedsWholeFile);
+        }
+        Ok(SessionLine::Entry(Box::new(entry)))
+    }
+
+    fn read_beginning(&mut self, line: &str) -> Result<SessionLine, NotASession> {
+        let line = replace_lone_surrogates(line).into_owned();
+        if self.title_line.is_none() && TitleLine::parse(line.strip_prefix('\u{feff}').unwrap_or(&line)).is_some() {
+            self.title_line = Some(line);
+            return Ok(SessionLine::Beginning);
+        }
+        let header = SessionHeader::parse(&mut self.title_line.take().into_iter().chain([line])).ok_or(NotASession)?;
+        self.needs_whole_file = header.version < VERSION;
+        self.header = Some(header);
+        Ok(SessionLine::Beginning)
+    }
+
+    /// Returns the header behind the last line.
+    ///
+    /// # Errors
+    /// [`NotASession`] if there was none.
+    pub fn finish(self) -> Result<SessionHeader, NotASession> {
+        self.header.ok_or(NotASession)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SessionLine, SessionLineReader};
+    use crate::omp::session_file::{FileForm, SessionFileEntry, read_session_file};
+
+    const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/w"}"#;
+
+    fn label(id: &str, parent: &str) -> String {
+        format!(r#"{{"type":"label","id":"{id}","parentId":{parent},"timestamp":"t","targetId":"x"}}"#)
+    }
+
+    /// Returns the entries and the number of unreadable lines; `None` if the whole file is needed.
+    fn read_lines(text: &str) -> Option<(Vec<SessionFileEntry>, usize)> {
+        let mut reader = SessionLineReader::default();
+        let (mut entries, mut unreadable) = (Vec::new(), 0);
+        for line in text.split_inclusive('\n') {
+            match reader.read_line(line).unwrap() {
+                SessionLine::Blank | SessionLine::Beginning => {}
+                SessionLine::Entry(entry) => entries.push(*entry),
+                SessionLine::Unreadable => unreadable += 1,
+                SessionLine::NeedsWholeFile => return None,
+            }
+        }
+        reader.finish().unwrap();
+        Some((entries, unreadable))
+    }
+
+    #[test]
+    fn a_file_that_is_read_by_lines_has_what_it_has_as_a_whole() {
+        let (a, b, alien) =
+            (label("a", "null"), label("b", "\"a\""), r#"{"type":"alien","id":"c","parentId":"a","x":1}"#);
+        let title = r#"{"type":"title","v":1,"title":"T","updatedAt":"2026-02-28T12:00:00.000Z","pad":""}"#;
+        for text in [
+            format!("{HEADER}\n"),
+            format!("\u{feff}\n{HEADER}\r\n{a}\r\n\n{b}"),
+            format!("{title}\n{HEADER}\n{a}\n{b}\n"),
+            format!("{HEADER}\n{a}\nno json\n{HEADER}\n{alien}\n{b}\n{{\"type\""),
+            format!("{HEADER}\n{}\n", r#"{"type":"alien","id":"\ud800","parentId":null,"x":"\ud800"}"#),
+        ] {
+            let whole = read_session_file(&text, String::new).unwrap();
+            assert_eq!(whole.form, FileForm::Current, "{text}");
+            assert_eq!(read_lines(&text), Some((whole.entries, whole.unreadable)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_whose_meaning_depends_on_others_is_told() {
+        let first = label("a", "null");
+        for line in [
+            label("a", "null"),
+            label("b", "\"b\""),
+            label("b", "\"gone\""),
+            r#"{"type":"label","id":"b","timestamp":"t","targetId":"x"}"#.to_owned(),
+        ] {
+            assert_eq!(read_lines(&format!("{HEADER}\n{first}\n{line}\n")), None, "{line}");
+        }
+        assert_eq!(read_lines(&format!("{}\n{first}\n", HEADER.replace(":3,", ":2,"))), None);
+    }
+
+    #[test]
+    fn what_is_kept_of_the_lines_does_not_grow_with_their_length() {
+        for (length, entries) in [(10, 1_000), (100_000, 10)] {
+            let mut reader = SessionLineReader::default();
+            reader.read_line(HEADER).unwrap();
+            for at in 0..entries {
+                let line = label(&at.to_string(), "null").replace("\"x\"", &format!("\"{}\"", "x".repeat(length)));
+                assert!(matches!(reader.read_line(&line).unwrap(), SessionLine::Entry(_)));
+            }
+            let kept: usize = reader.ids.iter().map(String::len).sum();
+            assert!(reader.ids.len() == entries && kept <= 4 * entries, "{length}");
+        }
+    }
+}
