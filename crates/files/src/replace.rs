@@ -26,7 +26,20 @@ pub enum FileAccess {
 /// Errors of the file system, also if the owner or the group cannot be kept, or [`io::ErrorKind::InvalidInput`] if something
 /// other than a regular file exists there; that is then untouched and the temporary file removed.
 pub fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
-    sync_folder(&replace_with(path, bytes, access, Durability::Synced, keep_owner)?)
+    replace_file_with(path, access, |file| file.write_all(bytes))
+}
+
+/// Does the same with what `write` puts into the new file, for content that is never in memory as a whole. If `write` fails, the
+/// file stays as it was.
+///
+/// # Errors
+/// As those of [`replace_file`], and the error of `write`.
+pub fn replace_file_with(
+    path: &Path,
+    access: FileAccess,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    sync_folder(&replace_with(path, write, access, Durability::Synced, keep_owner)?)
 }
 
 /// Does the same for a file that can be recreated from durable data: after a power cut it may be the old one, or empty. It does
@@ -35,7 +48,7 @@ pub fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result
 /// # Errors
 /// As those of [`replace_file`].
 pub fn replace_copy(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
-    replace_with(path, bytes, access, Durability::Unsynced, keep_owner).map(drop)
+    replace_with(path, |file: &mut File| file.write_all(bytes), access, Durability::Unsynced, keep_owner).map(drop)
 }
 
 /// Durability of the write after a power cut.
@@ -48,7 +61,7 @@ enum Durability {
 /// Replaces a file and gives the folder that it is in.
 fn replace_with(
     path: &Path,
-    bytes: &[u8],
+    write: impl FnOnce(&mut File) -> io::Result<()>,
     access: FileAccess,
     power: Durability,
     keep: KeepOwnerFn,
@@ -64,7 +77,7 @@ fn replace_with(
     getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}.tmp", hex::encode(salt)));
-    let written = write_temporary(&temporary, &target, bytes, access, keep)
+    let written = write_temporary(&temporary, &target, write, access, keep)
         .and_then(|file| if power == Durability::Synced { file.sync_all() } else { Ok(()) })
         .and_then(|()| fs::rename(&temporary, &target));
     if written.is_err() {
@@ -97,7 +110,7 @@ fn keep_owner(new: &File, old: &Metadata) -> io::Result<()> {
 fn write_temporary(
     temporary: &Path,
     target: &Path,
-    bytes: &[u8],
+    write: impl FnOnce(&mut File) -> io::Result<()>,
     access: FileAccess,
     keep: KeepOwnerFn,
 ) -> io::Result<File> {
@@ -113,7 +126,7 @@ fn write_temporary(
         keep(&file, &old)?;
         file.set_permissions(old.permissions())?;
     }
-    file.write_all(bytes)?;
+    write(&mut file)?;
     Ok(file)
 }
 
@@ -132,7 +145,7 @@ mod tests {
         os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
     };
 
-    use super::{Durability, FileAccess, replace_copy, replace_file, replace_with};
+    use super::{Durability, FileAccess, replace_copy, replace_file, replace_file_with, replace_with};
 
     #[test]
     fn a_file_is_replaced_whole_and_keeps_its_mode() {
@@ -179,10 +192,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.yaml");
         fs::write(&file, "old").unwrap();
-        let error = replace_with(&file, b"new", FileAccess::Private, Durability::Synced, |_, _| {
-            Err(io::ErrorKind::PermissionDenied.into())
-        });
+        let error = replace_with(
+            &file,
+            |_| Ok(()),
+            FileAccess::Private,
+            Durability::Synced,
+            |_, _| Err(io::ErrorKind::PermissionDenied.into()),
+        );
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(fs::read(&file).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_stays_as_it_was_if_its_new_content_cannot_be_had() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s.jsonl");
+        fs::write(&file, "old").unwrap();
+        let error = replace_file_with(&file, FileAccess::Private, |new| {
+            new.write_all(b"half")?;
+            Err(io::ErrorKind::UnexpectedEof.into())
+        });
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(fs::read(&file).unwrap(), b"old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
