@@ -16,11 +16,12 @@ use countersign_protocol::omp::session_file::SessionFileEntry as FileEntry;
 use countersign_runtime::{CommandSource, OwnerHandle};
 
 use super::{entries, open_session_error::OpenSessionError};
-use crate::session_file::{BlobStore, OpenedFile};
+use crate::session_file::{BlobStore, OpenedFile, SessionFileOpenError};
 
-/// Maximum size of one batch of an import, in bytes, unless a single entry is larger.
-const BATCH: usize = 256 * 1024;
-/// Number of contents that are read at once.
+/// Size at which a batch of an import is full, in bytes. An import holds no more of the file than two batches, and each is one
+/// commit: a smaller size would make a long file wait for the disk more often.
+const BATCH: usize = 1024 * 1024;
+/// Maximum number of entries that are compared at once.
 const READ: usize = 512;
 
 /// Entries of a session, and how much of the record they are of.
@@ -61,34 +62,126 @@ pub(super) async fn follow_file(
     blobs: &BlobStore,
 ) -> Result<FileSyncResult, OpenSessionError> {
     let known = recorded_session(requests, id).await?;
-    let file = &opened.file.entries;
+    let file = opened.notes();
     let proven = unchanged_count(&known, opened).await?;
-    let gathered = compare_entries(handle, &known, opened, proven, blobs).await?;
+    let standings = compare_entries(handle, &known, opened, proven, blobs).await?;
     let in_file: BTreeSet<&str> = file.iter().map(|entry| entry.id.as_str()).collect();
     let lacks = |entry: &SessionEntry| !in_file.contains(entry.id.as_str());
     // Entries that are missing before an end that is as we left it were never written: they were not removed.
     let left: BTreeSet<&str> = file[..proven].iter().map(|entry| entry.id.as_str()).collect();
     let sure = known.entries.iter().rposition(|entry| left.contains(entry.id.as_str())).map_or(0, |at| at + 1);
     let lost = known.entries[sure..].iter().skip_while(|entry| !lacks(entry)).all(lacks);
-    let first_foreign = gathered.iter().position(|entry| matches!(entry, StagedEntry::Foreign(_)));
-    let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(gathered.len())) else {
+    let first_foreign = standings.iter().position(|standing| *standing == Standing::Foreign);
+    let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(standings.len())) else {
         let entries = known.entries.into_iter().filter(|entry| lacks(entry)).collect();
         return Ok(FileSyncResult { missing: EntryTree { entries, head: known.head }, is_changed: false });
     };
     let is_whole = !known.entries.iter().any(lacks);
-    let ids: BTreeSet<&EntryId> = known.entries.iter().map(|entry| &entry.id).collect();
-    let is_new = |entry: &StagedEntry| matches!(entry, StagedEntry::Foreign(entry) if !ids.contains(&entry.id));
+    let ids: BTreeSet<&str> = known.entries.iter().map(|entry| entry.id.as_str()).collect();
+    let tail = standings[first_foreign..].iter().zip(&file[first_foreign..]);
+    let are_new =
+        tail.clone().all(|(standing, note)| *standing == Standing::Foreign && !ids.contains(note.id.as_str()));
     let leaf = file.last().map(|entry| EntryId::new(entry.id.as_str()));
-    let tail = &gathered[first_foreign..];
-    if known.is_at_rest && is_whole && size_of(tail) <= BATCH && tail.iter().all(is_new) {
-        let entries = gathered.into_iter().filter_map(foreign_entry).collect();
-        requests.send_command(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
+    let source = FileSource { opened: Arc::clone(opened), standings: standings.into(), blobs: blobs.clone() };
+    let small = if known.is_at_rest && is_whole && are_new {
+        source.clone().next_batch(first_foreign).await?.into_last()
     } else {
-        gather_entries(requests, id, gathered, leaf).await?;
+        None
+    };
+    match small {
+        Some(entries) => {
+            let entries = entries.into_iter().filter_map(foreign_entry).collect();
+            requests.send_command(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
+        }
+        None => gather_file(requests, id, source, leaf).await?,
     }
     let known = self::recorded_session(requests, id).await?;
     let missing = EntryTree { entries: known.entries.into_iter().filter(lacks).collect(), head: known.head };
     Ok(FileSyncResult { missing, is_changed: true })
+}
+
+/// How an entry of the file stands to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// The log has it as it is in the file.
+    Known,
+    /// It is to be read from the file.
+    Foreign,
+}
+
+/// Entries of a file as a log takes them. What is foreign is read when its batch is due.
+#[derive(Clone)]
+struct FileSource {
+    opened: Arc<OpenedFile>,
+    standings: Arc<[Standing]>,
+    blobs: BlobStore,
+}
+
+/// A part of a file's entries.
+#[derive(Debug)]
+struct FileBatch {
+    entries: Vec<StagedEntry>,
+    /// The place behind the last of them; none behind the last of the file.
+    next: Option<usize>,
+}
+
+impl FileBatch {
+    /// Returns the entries if they are the last ones.
+    fn into_last(self) -> Option<Vec<StagedEntry>> {
+        self.next.is_none().then_some(self.entries)
+    }
+}
+
+impl FileSource {
+    /// Reads the batch that begins at a place.
+    async fn next_batch(self, from: usize) -> Result<FileBatch, OpenSessionError> {
+        Ok(off_the_loop(move || self.read_batch(from)).await??)
+    }
+
+    /// Reads entries until they have [`BATCH`] bytes.
+    fn read_batch(&self, from: usize) -> Result<FileBatch, SessionFileOpenError> {
+        let mut entries = Vec::new();
+        let mut size = 0;
+        let mut at = from;
+        while at < self.standings.len() && size < BATCH {
+            let entry = match self.standings[at] {
+                Standing::Known => StagedEntry::Known(EntryId::new(self.opened.notes()[at].id.as_str())),
+                Standing::Foreign => {
+                    let entry = self.opened.read_entry(at)?;
+                    StagedEntry::Foreign(entries::from_file(&entry, &self.blobs))
+                }
+            };
+            size += size_of(std::slice::from_ref(&entry));
+            entries.push(entry);
+            at += 1;
+        }
+        Ok(FileBatch { entries, next: (at < self.standings.len()).then_some(at) })
+    }
+}
+
+/// Puts the entries of a file in place of the tree. While one batch is committed, the next one is read.
+async fn gather_file(
+    requests: &CommandSource,
+    id: &SessionId,
+    source: FileSource,
+    leaf: Option<EntryId>,
+) -> Result<(), OpenSessionError> {
+    let mut part = FilePart::First;
+    let mut batch = source.clone().next_batch(0).await?;
+    loop {
+        let gather = session::Command::Gather { part, entries: batch.entries };
+        let gathered = requests.send_command(Command::Session(id.clone(), gather));
+        let Some(next) = batch.next else {
+            gathered.await?;
+            break;
+        };
+        let (gathered, read) = tokio::join!(gathered, source.clone().next_batch(next));
+        gathered?;
+        batch = read?;
+        part = FilePart::Next;
+    }
+    requests.send_command(Command::Session(id.clone(), session::Command::Replace { leaf })).await?;
+    Ok(())
 }
 
 /// Puts `entries` into a session that has none, and makes the last of them the leaf.
@@ -168,7 +261,7 @@ async fn unchanged_count(known: &RecordedSession, opened: &Arc<OpenedFile>) -> R
         let found = opened.digest_of_prefix(length);
         let is_ours = found.is_some_and(|found| found.to_string() == digest);
         let proven = is_ours.then(|| opened.entries_within(length)).flatten();
-        proven.unwrap_or(0).min(opened.file.entries.len())
+        proven.unwrap_or(0).min(opened.notes().len())
     })
     .await
 }
@@ -178,46 +271,53 @@ async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     tokio::task::spawn_blocking(work).await.map_err(|error| OpenSessionError::Owner(error.to_string()))
 }
 
-/// Compares the log with each entry of the file, of which the first `proven` need not be checked.
+/// Compares the log with each entry of the file, of which the first `proven` need not be checked. Only entries that the log has too are
+/// read.
 async fn compare_entries(
     handle: &OwnerHandle,
     known: &RecordedSession,
     opened: &Arc<OpenedFile>,
     proven: usize,
     blobs: &BlobStore,
-) -> Result<Vec<StagedEntry>, OpenSessionError> {
+) -> Result<Vec<Standing>, OpenSessionError> {
     let by_id: BTreeMap<&str, &SessionEntry> = known.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
-    let mut gathered = Vec::with_capacity(opened.file.entries.len());
-    for (at, some) in opened.file.entries.chunks(READ).enumerate() {
-        let first = at * READ;
-        let ours: Vec<Option<SessionEntry>> =
-            some.iter().map(|entry| by_id.get(entry.id.as_str()).map(|entry| (*entry).clone())).collect();
-        let unproven = ours.iter().enumerate().filter(|(index, _)| first + index >= proven);
-        let lsns: Vec<_> = unproven.filter_map(|(_, entry)| Some(entry.as_ref()?.content)).collect();
+    let notes = opened.notes();
+    let mut standings = Vec::with_capacity(notes.len());
+    while standings.len() < notes.len() {
+        let mut compared = Vec::new();
+        let mut size = 0;
+        while standings.len() < notes.len() && compared.len() < READ && size < BATCH {
+            let at = standings.len();
+            let ours = by_id.get(notes[at].id.as_str());
+            if let Some(ours) = ours.filter(|_| at >= proven) {
+                size += opened.line_length(at);
+                compared.push((at, (*ours).clone()));
+            }
+            // What is compared is said below.
+            standings.push(if ours.is_some() { Standing::Known } else { Standing::Foreign });
+        }
+        if compared.is_empty() {
+            continue;
+        }
+        let lsns: Vec<_> = compared.iter().map(|(_, ours)| ours.content).collect();
         let contents =
             handle.contents().get(&lsns).await.map_err(|error| OpenSessionError::Owner(error.to_string()))?;
         let (opened, blobs) = (Arc::clone(opened), blobs.clone());
-        let stood = off_the_loop(move || {
-            let mut contents = contents.into_iter();
-            let theirs = opened.file.entries[first..].iter();
-            let stood = theirs.zip(ours).enumerate().map(|(index, (theirs, ours))| {
-                let same = ours.filter(|ours| {
-                    first + index < proven
-                        || contents
-                            .next()
-                            .flatten()
-                            .is_some_and(|content| is_same_entry(ours, &content, theirs, &blobs))
-                });
-                match same {
-                    Some(ours) => StagedEntry::Known(ours.id),
-                    None => StagedEntry::Foreign(entries::from_file(theirs, &blobs)),
+        let changed = off_the_loop(move || {
+            let mut changed = Vec::new();
+            for ((at, ours), content) in compared.into_iter().zip(contents) {
+                let theirs = opened.read_entry(at)?;
+                if content.is_none_or(|content| !is_same_entry(&ours, &content, &theirs, &blobs)) {
+                    changed.push(at);
                 }
-            });
-            stood.collect::<Vec<_>>()
+            }
+            Ok::<_, SessionFileOpenError>(changed)
         });
-        gathered.extend(stood.await?);
+        for at in changed.await?? {
+            standings[at] = Standing::Foreign;
+        }
     }
-    Ok(gathered)
+    Ok(standings)
 }
 
 /// Reports whether an entry of the log and one of the file are equal, in whatever form.
@@ -238,4 +338,72 @@ fn is_same_entry(ours: &SessionEntry, content: &str, theirs: &FileEntry, blobs: 
     }
     // Images and long texts are not in the file as they are in the log.
     blobs.externalise_images(&mut mine).is_ok() && mine == line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fmt::Write as _, sync::Arc};
+
+    use countersign_core::session::StagedEntry;
+
+    use super::{BATCH, FileSource, Standing, size_of};
+    use crate::session_file::{BlobStore, open_file};
+
+    /// Returns a file of so many messages of `length` bytes of text each.
+    fn source(folder: &tempfile::TempDir, count: usize, length: usize) -> FileSource {
+        let path = folder.path().join("s.jsonl");
+        let mut text =
+            "{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"\",\"cwd\":\"/w\"}\n".to_owned();
+        let said = "x".repeat(length);
+        for at in 0..count {
+            let parent = at.checked_sub(1).map_or("null".to_owned(), |before| format!("\"{before}\""));
+            let message = format!(
+                "{{\"role\":\"user\",\"content\":[{{\"type\":\"text\",\"text\":\"{said}\"}}],\"timestamp\":5}}"
+            );
+            writeln!(
+                text,
+                "{{\"type\":\"message\",\"id\":\"{at}\",\"parentId\":{parent},\"timestamp\":\"\",\"message\":{message}}}"
+            )
+            .unwrap();
+        }
+        std::fs::write(&path, text).unwrap();
+        FileSource {
+            opened: Arc::new(open_file(&path).unwrap().unwrap()),
+            standings: vec![Standing::Foreign; count].into(),
+            blobs: BlobStore::new(folder.path().join("blobs")),
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_read_once_in_batches_of_bounded_size() {
+        for (count, length) in [(10, 1_000_000), (1_000, 10_000), (100_000, 10)] {
+            let folder = tempfile::tempdir().unwrap();
+            let source = source(&folder, count, length);
+            let (mut read, mut at) = (0, Some(0));
+            while let Some(from) = at {
+                let batch = source.read_batch(from).unwrap();
+                let largest = batch.entries.iter().map(|entry| size_of(std::slice::from_ref(entry))).max().unwrap();
+                assert!(size_of(&batch.entries) < BATCH + largest, "{count}");
+                for (index, entry) in batch.entries.iter().enumerate() {
+                    let StagedEntry::Foreign(entry) = entry else { panic!("{count}") };
+                    assert_eq!(entry.id.as_str(), (from + index).to_string());
+                }
+                read += batch.entries.len();
+                at = batch.next;
+            }
+            assert_eq!(read, count);
+        }
+    }
+
+    #[test]
+    fn an_entry_that_the_log_has_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut source = source(&folder, 3, 10);
+        source.standings = [Standing::Known, Standing::Known].into();
+        std::fs::write(folder.path().join("s.jsonl"), "").unwrap();
+        let batch = source.read_batch(0).unwrap();
+        assert_eq!(batch.into_last().map(|entries| entries.len()), Some(2));
+        source.standings = [Standing::Foreign].into();
+        assert!(source.read_batch(0).is_err(), "the line is gone");
+    }
 }

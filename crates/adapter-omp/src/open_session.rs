@@ -16,9 +16,7 @@ use countersign_core::{
     session::{self, SessionEntry, SessionEntryKind, SessionSetting, Settings},
     time::Millis,
 };
-use countersign_protocol::omp::session_file::{
-    FileForm, SessionEntryBody, SessionFile, SessionFileEntry as FileEntry, SessionHeader,
-};
+use countersign_protocol::omp::session_file::{SessionFileEntry as FileEntry, SessionHeader};
 use countersign_runtime::{
     CommandSource, InboxLane, OwnerError, OwnerHandle, Subscriber, store,
     tools::{TodoList, todo},
@@ -161,9 +159,11 @@ impl OpenSession {
                 .await
                 .map(Some);
         };
-        let header = opened.file.header.clone();
+        let header = opened.header.clone();
         let id = SessionId::new(header.id.as_str());
-        let listed = todos_on_path(opened.file.entries.iter());
+        let file = Arc::clone(&opened);
+        let listed = tokio::task::spawn_blocking(move || todos_on_path(Some(&file), &[])).await;
+        let listed = listed.map_err(|error| OpenSessionError::Owner(error.to_string()))??;
         let sent_tasks = TodoList::new(todo::TodoStorage::Session, listed.get());
         if move_to_gateway::move_session(session_store, &id, path).await? {
             return Box::pin(Self::reopen_file(session_store, path, settings)).await;
@@ -259,18 +259,18 @@ impl OpenSession {
             }
         };
         let title = header.title.clone().or_else(|| match &file {
-            SessionOrigin::File(opened) => name_in_file(&opened.file.entries),
+            SessionOrigin::File(opened) => opened.name_in_entries().map(str::to_owned),
             SessionOrigin::Log(_) => None,
         });
         let mut writer = match &file {
             SessionOrigin::Log(path) => {
                 EntryWriter::new(path.clone(), header, blobs).when_unanswered(session_store.common.dialect.unanswered)
             }
-            SessionOrigin::File(opened) => match opened.file.form {
-                FileForm::Current => EntryWriter::resume(opened.path.clone(), header, blobs, opened.whole)?,
-                FileForm::Older => {
+            SessionOrigin::File(opened) => match opened.older_entries() {
+                None => EntryWriter::resume(opened.path.clone(), header, blobs, opened.whole)?,
+                Some(entries) => {
                     let mut writer = EntryWriter::new(opened.path.clone(), header, blobs);
-                    writer.rewrite_entries(&opened.file.entries)?;
+                    writer.rewrite_entries(entries)?;
                     writer
                 }
             },
@@ -289,10 +289,10 @@ impl OpenSession {
         let is_as_in_file = environment.todo_list().get() == sent_tasks.get();
         if !lines.is_empty() {
             let written = match &file {
-                SessionOrigin::File(opened) => opened.file.entries.as_slice(),
-                SessionOrigin::Log(_) => &[],
+                SessionOrigin::File(opened) => Some(&**opened),
+                SessionOrigin::Log(_) => None,
             };
-            sent_tasks.set(todos_on_path(written.iter().chain(&lines)).get());
+            sent_tasks.set(todos_on_path(written, &lines)?.get());
         }
         if is_changed || is_as_in_file {
             environment.todo_list().set(sent_tasks.get());
@@ -449,19 +449,4 @@ fn start_file_writer(
 ) -> SessionFileWriter {
     let source = handle.source(InboxLane::Request);
     SessionFileWriter::start(id.clone(), writer, due, following, head, handle.contents().clone(), source)
-}
-
-/// Returns the name that entries give a session; related programs write one there instead of into the header.
-fn name_in_file(entries: &[FileEntry]) -> Option<String> {
-    let last = entries.iter().rev().find_map(|entry| match &entry.body {
-        SessionEntryBody::SessionInfo(info) => Some(info.name.clone()),
-        _ => None,
-    });
-    last.flatten().filter(|name| !name.trim().is_empty())
-}
-
-/// Returns the name of the session of a file.
-pub(super) fn session_name(file: &SessionFile) -> Option<String> {
-    let title = file.header.title.clone().filter(|title| !title.trim().is_empty());
-    title.or_else(|| name_in_file(&file.entries)).map(|name| name.trim().to_owned())
 }

@@ -18,13 +18,13 @@ use serde_json::Value;
 use super::{
     flags::AdapterFlags,
     models,
-    open_session::{OpenSession, SessionStart, first_entries, read_file, session_name},
+    open_session::{OpenSession, SessionStart, first_entries, read_file},
     open_session_error::OpenSessionError,
     recover_unwritten,
     session_store::SessionStore,
     start_error::StartError,
 };
-use crate::session_file::{OpenedFile, convert::INHERIT, find};
+use crate::session_file::{OpenedFile, SessionFileOpenError, convert::INHERIT, find};
 
 /// The role of a model that stood in for another one after a failure. A session does not continue with it.
 const FALLBACK_ROLE: &str = "fallback";
@@ -120,11 +120,14 @@ pub(crate) async fn fork_opened(
     settings: impl FnOnce(&[(EntryId, String)]) -> Settings,
 ) -> Result<OpenSession, StartError> {
     let parent = Some(opened.path.display().to_string());
-    let (blobs, damage, name) = (session_store.blob_store(), opened.damage_report(), session_name(&opened.file));
+    let (blobs, damage, name) = (session_store.blob_store(), opened.damage_report(), opened.session_name());
     let entries = tokio::task::spawn_blocking(move || {
-        opened.file.entries.iter().map(|entry| super::entries::from_file(entry, &blobs)).collect::<Vec<_>>()
+        let places = 0..opened.notes().len();
+        places
+            .map(|at| opened.read_entry(at).map(|entry| super::entries::from_file(&entry, &blobs)))
+            .collect::<Result<Vec<_>, SessionFileOpenError>>()
     });
-    let entries = entries.await.map_err(StartError::new)?;
+    let entries = entries.await.map_err(StartError::new)?.map_err(StartError::new)?;
     let is_note =
         |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ModelChange | SessionEntryKind::ThinkingChange);
     let on_path = path_to_last(&entries);

@@ -7,13 +7,16 @@
 pub mod blobs;
 pub(crate) mod context_cuts;
 pub mod convert;
+pub(crate) mod entry_note;
 pub mod find;
+pub(crate) mod line_scanner;
 pub mod mark;
 pub mod name;
 pub mod open;
 pub mod writer;
 
 pub use blobs::BlobStore;
+pub use entry_note::EntryNote;
 pub use mark::FileMark;
 pub use open::{OpenedFile, SessionFileOpenError, open_file};
 pub use writer::{EntryWriter, SessionFileWriteError, UnansweredPolicy};

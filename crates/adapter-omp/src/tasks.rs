@@ -13,7 +13,7 @@ use countersign_runtime::{
 };
 
 use super::{entries, open_session_error::OpenSessionError, todos::stored_phases};
-use crate::session_file;
+use crate::session_file::{self, OpenedFile, SessionFileOpenError, entry_note::places_on_path};
 
 /// Returns the list of tasks that a session begins with: it may be a branch of one that has tasks.
 pub(super) fn imported_todos(beginning: &[ImportedEntry]) -> TodoList {
@@ -36,20 +36,32 @@ pub(super) fn imported_todos(beginning: &[ImportedEntry]) -> TodoList {
     todo_list(beginning.iter().rev().filter(may_list).find_map(|imported| entry_phases(&line(imported)?)))
 }
 
-/// Returns the list of tasks as the conversation that ends with the last of `entries` has it: from a result of the model's, or from a
-/// person.
-pub(super) fn todos_on_path<'a>(entries: impl DoubleEndedIterator<Item = &'a FileEntry>) -> TodoList {
-    let mut entries = entries.rev().peekable();
-    let mut expected = entries.peek().map(|entry| entry.id.as_str());
+/// Returns the list of tasks as the conversation that ends with the last of `later`, or of the file where there are none, has it: from
+/// a result of the model's, or from a person. `later` are the entries that the file lacks. Only entries that may have a list are read.
+///
+/// # Errors
+/// As those of [`OpenedFile::read_entry`].
+pub(super) fn todos_on_path(file: Option<&OpenedFile>, later: &[FileEntry]) -> Result<TodoList, SessionFileOpenError> {
+    let mut expected = later.last().map(|entry| entry.id.as_str());
     // The parent of an entry stands before it. Others are of branches that were left.
-    let on_path = entries.filter(|entry| {
-        let is_expected = expected == Some(entry.id.as_str());
-        if is_expected {
-            expected = entry.parent_id.as_deref();
+    for entry in later.iter().rev() {
+        if expected != Some(entry.id.as_str()) {
+            continue;
         }
-        is_expected
-    });
-    todo_list(on_path.filter_map(entry_phases).next())
+        if let Some(phases) = entry_phases(entry) {
+            return Ok(todo_list(Some(phases)));
+        }
+        expected = entry.parent_id.as_deref();
+    }
+    let Some(file) = file else { return Ok(TodoList::default()) };
+    let end = if later.is_empty() { file.notes().last().map(|note| note.id.as_str()) } else { expected };
+    for at in places_on_path(file.notes(), end).filter(|at| file.notes()[*at].may_list_tasks) {
+        let entry = file.read_entry(at)?;
+        if let Some(phases) = entry_phases(&entry) {
+            return Ok(todo_list(Some(phases)));
+        }
+    }
+    Ok(TodoList::default())
 }
 
 fn entry_phases(entry: &FileEntry) -> Option<Vec<todo::TaskPhase>> {

@@ -45,24 +45,31 @@ pub(crate) fn is_reset(entry: &SessionFileEntry) -> bool {
     line.decode_as::<Value>().is_ok_and(|line| line["type"] == "reset_boundary")
 }
 
-/// Counts the compactions on the path to the last entry that do not count, because they are not in words. Those before a
-/// compaction in words or a reset make no difference and are not counted.
-pub(super) fn count_wordless(entries: &[SessionFileEntry]) -> usize {
-    let mut count = 0;
-    let mut expected = entries.last().map(|entry| entry.id.as_str());
-    for entry in entries.iter().rev() {
-        if expected != Some(entry.id.as_str()) {
-            continue;
-        }
-        match &entry.body {
-            SessionEntryBody::Compaction(compaction) if is_in_words(compaction) => break,
-            SessionEntryBody::Compaction(_) => count += 1,
-            _ if is_reset(entry) => break,
-            _ => {}
-        }
-        expected = entry.parent_id.as_deref();
+/// What an entry does to the context before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ContextCut {
+    /// Nothing.
+    None,
+    /// Sums it up in words, or leaves it out.
+    Cuts,
+    /// It is a compaction that does not count, because it is not in words.
+    Wordless,
+}
+
+/// Returns what an entry does to the context before it.
+pub(super) fn cut_of(entry: &SessionFileEntry) -> ContextCut {
+    match &entry.body {
+        SessionEntryBody::Compaction(compaction) if is_in_words(compaction) => ContextCut::Cuts,
+        SessionEntryBody::Compaction(_) => ContextCut::Wordless,
+        _ if is_reset(entry) => ContextCut::Cuts,
+        _ => ContextCut::None,
     }
-    count
+}
+
+/// Counts the compactions that do not count among the cuts on a path, from its last entry on. Those before a compaction in words or a
+/// reset make no difference and are not counted.
+pub(super) fn count_wordless(path: impl Iterator<Item = ContextCut>) -> usize {
+    path.take_while(|cut| *cut != ContextCut::Cuts).filter(|cut| *cut == ContextCut::Wordless).count()
 }
 
 #[cfg(test)]
@@ -71,12 +78,18 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{count_wordless, is_in_words, is_reset};
+    use crate::session_file::entry_note::{EntryNote, places_on_last_path};
 
     fn entry(id: &str, parent: &str, mut members: Value) -> SessionFileEntry {
         members["id"] = id.into();
         members["parentId"] = if parent.is_empty() { Value::Null } else { parent.into() };
         members["timestamp"] = "".into();
         SessionFileEntry::parse(&members.to_string()).unwrap()
+    }
+
+    fn count_in(entries: &[SessionFileEntry]) -> usize {
+        let notes: Vec<_> = entries.iter().map(EntryNote::from_entry).collect();
+        count_wordless(places_on_last_path(&notes).map(|at| notes[at].cut))
     }
 
     fn compaction(members: Value) -> Value {
@@ -153,10 +166,10 @@ mod tests {
             let ids = ["", "a", "b", "c", "d", "e"];
             let row = lines.into_iter().zip(ids.windows(2));
             let entries: Vec<_> = row.map(|(members, pair)| entry(pair[1], pair[0], members)).collect();
-            assert_eq!(count_wordless(&entries), want, "{case}");
+            assert_eq!(count_in(&entries), want, "{case}");
         }
         let other_branch = [entry("a", "", label()), entry("b", "a", pictures()), entry("c", "a", label())];
-        assert_eq!(count_wordless(&other_branch), 0, "on a branch that was left");
+        assert_eq!(count_in(&other_branch), 0, "on a branch that was left");
     }
 
     #[test]

@@ -4,12 +4,13 @@
 
 use std::{
     fs::OpenOptions,
-    io::{self, Write as _},
+    io::{self, BufWriter, Write as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
 use countersign_core::{digest::Digest, time::Millis};
-use countersign_files::replace::{FileAccess, replace_file};
+use countersign_files::replace::{FileAccess, replace_file, replace_file_with};
 use countersign_protocol::{
     encode_line,
     omp::{
@@ -22,7 +23,12 @@ use countersign_view::time::format_iso;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{BlobStore, FileMark, blobs::may_need_blobs, open::LARGEST};
+use super::{
+    BlobStore, FileMark,
+    blobs::may_need_blobs,
+    line_scanner::{LineScanner, hash_pieces},
+    open::LARGEST,
+};
 
 /// Why nothing was written. What was to be written is kept and can be tried again.
 #[derive(Debug, thiserror::Error)]
@@ -103,22 +109,27 @@ impl EntryWriter {
         keep: u64,
     ) -> Result<Self, SessionFileWriteError> {
         let failed = |source| SessionFileWriteError::Io { path: path.clone(), source };
-        let mut bytes = regular::read_bytes(&path, LARGEST).map_err(failed)?;
-        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-        if bytes.len() < keep {
+        let file = regular::open_file(&path, OpenOptions::new().read(true)).map_err(failed)?;
+        let there = file.metadata().map_err(failed)?.len();
+        if there < keep {
             return Err(SessionFileWriteError::Changed(path));
         }
-        if bytes.len() > keep {
-            bytes.truncate(keep);
+        if there > keep {
             let file = regular::open_file(&path, OpenOptions::new().write(true)).map_err(failed)?;
-            file.set_len(keep as u64).and_then(|()| file.sync_all()).map_err(failed)?;
+            file.set_len(keep).and_then(|()| file.sync_all()).map_err(failed)?;
         }
-        if bytes.last().is_some_and(|last| *last != b'\n') {
-            bytes.push(b'\n');
+        let (mut length, mut hash, mut last) = (keep, Sha256::new(), [b'\n']);
+        hash_pieces(&file, keep, &mut hash).map_err(failed)?;
+        if let Some(end) = keep.checked_sub(1) {
+            file.read_exact_at(&mut last, end).map_err(failed)?;
+        }
+        if last != [b'\n'] {
             let mut file = regular::open_file(&path, OpenOptions::new().append(true)).map_err(failed)?;
             file.write_all(b"\n").map_err(failed)?;
+            hash.update(b"\n");
+            length += 1;
         }
-        let file = FileState::There { length: bytes.len() as u64, hash: Sha256::new_with_prefix(&bytes) };
+        let file = FileState::There { length, hash };
         Ok(Self {
             path,
             blobs,
@@ -246,29 +257,39 @@ impl EntryWriter {
     fn rewrite_header(&mut self) -> Result<Vec<FileMark>, SessionFileWriteError> {
         let FileState::There { length, hash } = &self.file else { return Ok(Vec::new()) };
         let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
-        let bytes = match regular::read_bytes(&self.path, LARGEST) {
+        let old = match regular::open_file(&self.path, OpenOptions::new().read(true)) {
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
                 return Err(SessionFileWriteError::Changed(self.path.clone()));
             }
-            read => read.map_err(failed)?,
+            opened => opened.map_err(failed)?,
         };
-        let ours =
-            bytes.len() as u64 == *length && Digest::hash_bytes(&bytes).as_bytes()[..] == hash.clone().finalize()[..];
-        if !ours {
+        let ours = FileMark { length: *length, digest: Digest::from_bytes(hash.clone().finalize().into()) };
+        let mut lines = LineScanner::new(old, LARGEST);
+        // The title line and the header count as one, as they are written.
+        let mut beginning = 1 + usize::from(self.header.title_line.is_some());
+        let mut copied = MarkedLines::default();
+        let mut is_ours = true;
+        let written = replace_file_with(&self.path, FileAccess::Private, |file| {
+            let mut file = BufWriter::new(file);
+            copied.write_line(&self.header.encode(), &mut file)?;
+            while let Some((_, line)) = lines.next_line()? {
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                match beginning.checked_sub(1) {
+                    Some(rest) => beginning = rest,
+                    None => copied.write_line(line, &mut file)?,
+                }
+            }
+            is_ours = lines.mark() == ours;
+            if is_ours { file.flush() } else { Err(io::ErrorKind::InvalidData.into()) }
+        });
+        if !is_ours {
             return Err(SessionFileWriteError::Changed(self.path.clone()));
         }
-        let mut lines: Vec<Vec<u8>> = bytes
-            .split_inclusive(|byte| *byte == b'\n')
-            .filter(|line| !line.trim_ascii().is_empty())
-            .map(<[u8]>::to_vec)
-            .collect();
-        // The title line and the header count as one, as they are written.
-        let beginning = 1 + usize::from(self.header.title_line.is_some());
-        lines.splice(..beginning.min(lines.len()), [self.header.encode()]);
-        replace_file(&self.path, &lines.concat(), FileAccess::Private).map_err(failed)?;
-        let (marks, file) = marks_after(0, Sha256::new(), &lines);
-        self.file = file;
-        Ok(marks)
+        written.map_err(failed)?;
+        self.file = FileState::There { length: copied.length, hash: copied.hash };
+        Ok(copied.marks)
     }
 
     /// Puts a whole new content in place of the file, as after a migration or a redaction; waiting entries are dropped.
@@ -316,14 +337,33 @@ fn is_answer(entry: &SessionFileEntry) -> bool {
     matches!(&entry.body, SessionEntryBody::Message(message) if matches!(message.message, AgentMessage::Assistant(_)))
 }
 
-fn marks_after(mut length: u64, mut hash: Sha256, lines: &[Vec<u8>]) -> (Vec<FileMark>, FileState) {
-    let mut marks = Vec::with_capacity(lines.len());
-    for line in lines {
-        length += line.len() as u64;
-        hash.update(line);
-        marks.push(FileMark { length, digest: Digest::from_bytes(hash.clone().finalize().into()) });
+fn marks_after(length: u64, hash: Sha256, lines: &[Vec<u8>]) -> (Vec<FileMark>, FileState) {
+    let mut marked = MarkedLines { length, hash, marks: Vec::with_capacity(lines.len()) };
+    lines.iter().for_each(|line| marked.add_line(line));
+    (marked.marks, FileState::There { length: marked.length, hash: marked.hash })
+}
+
+/// The state of a file after each of its lines.
+#[derive(Default)]
+struct MarkedLines {
+    length: u64,
+    hash: Sha256,
+    marks: Vec<FileMark>,
+}
+
+impl MarkedLines {
+    fn add_line(&mut self, line: &[u8]) {
+        self.length += line.len() as u64;
+        self.hash.update(line);
+        let digest = Digest::from_bytes(self.hash.clone().finalize().into());
+        self.marks.push(FileMark { length: self.length, digest });
     }
-    (marks, FileState::There { length, hash })
+
+    fn write_line(&mut self, line: &[u8], file: &mut impl io::Write) -> io::Result<()> {
+        file.write_all(line)?;
+        self.add_line(line);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

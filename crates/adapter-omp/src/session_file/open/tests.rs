@@ -10,7 +10,7 @@ use countersign_core::{
     message::{MessageBlock, StoredMessage},
     time::Millis,
 };
-use countersign_protocol::omp::session_file::{FileForm, SessionEntryBody};
+use countersign_protocol::omp::session_file::{FileForm, SessionEntryBody, SessionFileEntry};
 
 use super::{OpenedFile, SessionFileOpenError, open_file};
 use crate::session_file::{BlobStore, EntryWriter, FileMark, convert};
@@ -44,15 +44,18 @@ impl SessionFileFixture {
     }
 }
 
+/// Returns the entries of a file.
+fn entries(opened: &OpenedFile) -> Vec<SessionFileEntry> {
+    (0..opened.notes().len()).map(|at| opened.read_entry(at).unwrap().into_owned()).collect()
+}
+
 fn tree(opened: &OpenedFile) -> Vec<(String, String)> {
-    let entries = opened.file.entries.iter();
+    let entries = entries(opened).into_iter();
     entries.map(|entry| (entry.id.clone(), entry.parent_id.clone().unwrap_or_default())).collect()
 }
 
 fn kinds(opened: &OpenedFile) -> Vec<&'static str> {
-    opened
-        .file
-        .entries
+    entries(opened)
         .iter()
         .map(|entry| match convert::from_entry(entry) {
             None => "-",
@@ -74,18 +77,18 @@ fn kinds(opened: &OpenedFile) -> Vec<&'static str> {
 #[test]
 fn version_1_becomes_a_tree_of_one_branch() {
     let opened = SessionFileFixture::with(V1).open();
-    assert_eq!((opened.file.form, opened.file.header.version, opened.file.unreadable), (FileForm::Older, 3, 0));
+    assert_eq!((opened.form, opened.header.version, opened.unreadable), (FileForm::Older, 3, 0));
     assert_eq!(kinds(&opened), ["user", "assistant", "result", "custom", "compaction", "user"]);
     let tree = tree(&opened);
     assert!(tree.windows(2).all(|pair| pair[1].1 == pair[0].0) && tree[0].1.is_empty());
-    let SessionEntryBody::Compaction(compaction) = &opened.file.entries[4].body else { panic!("a compaction") };
+    let SessionEntryBody::Compaction(compaction) = &entries(&opened)[4].body else { panic!("a compaction") };
     assert_eq!(compaction.first_kept_entry_id, tree[2].0);
 }
 
 #[test]
 fn version_2_keeps_its_ids() {
     let opened = SessionFileFixture::with(V2).open();
-    assert_eq!(opened.file.form, FileForm::Older);
+    assert_eq!(opened.form, FileForm::Older);
     assert_eq!(kinds(&opened), ["-", "custom", "user"]);
     assert_eq!(tree(&opened)[2], ("aa000003".to_owned(), "aa000002".to_owned()));
 }
@@ -94,7 +97,7 @@ fn version_2_keeps_its_ids() {
 fn version_3_is_read_with_its_branches_and_in_spite_of_bad_lines() {
     let place = SessionFileFixture::with(V3);
     let opened = place.open();
-    assert_eq!((opened.file.form, opened.file.unreadable), (FileForm::Current, 3));
+    assert_eq!((opened.form, opened.unreadable), (FileForm::Current, 3));
     assert_eq!(opened.mark, FileMark::from_bytes(V3.as_bytes()));
     assert_eq!(
         kinds(&opened),
@@ -118,7 +121,7 @@ fn version_3_is_read_with_its_branches_and_in_spite_of_bad_lines() {
     assert_eq!(tree(&opened)[6], ("00000007".to_owned(), "00000005".to_owned()));
 
     fs::write(place.0.path().join("blobs/").join(&image(&opened)["blob:sha256:".len()..]), "an image").unwrap();
-    let (mut message, at) = convert::from_entry(&opened.file.entries[2]).unwrap();
+    let (mut message, at) = convert::from_entry(&entries(&opened)[2]).unwrap();
     place.blobs().inline_images(&mut message);
     assert_eq!(at, Some(Millis(1_770_091_507_000)));
     let StoredMessage::User(user_message) = message else { panic!("a user's message") };
@@ -126,7 +129,7 @@ fn version_3_is_read_with_its_branches_and_in_spite_of_bad_lines() {
 }
 
 fn image(opened: &OpenedFile) -> String {
-    match convert::from_entry(&opened.file.entries[2]) {
+    match convert::from_entry(&entries(opened)[2]) {
         Some((StoredMessage::User(user_message), _)) => match &user_message.content[1] {
             MessageBlock::Image(image) => image.data.clone(),
             other => panic!("{other:?}"),
@@ -140,14 +143,14 @@ fn an_older_file_that_is_written_again_reads_the_same() {
     for text in [V1, V2, V3, HOSTILE] {
         let place = SessionFileFixture::with(text);
         let opened = place.open();
-        let header = opened.file.header.clone();
+        let header = opened.header.clone();
         let mut writer = EntryWriter::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
-        let marks = writer.rewrite_entries(&opened.file.entries).unwrap();
+        let marks = writer.rewrite_entries(&entries(&opened)).unwrap();
         let again = place.open();
-        assert_eq!((again.file.form, again.file.unreadable), (FileForm::Current, 0));
+        assert_eq!((again.form, again.unreadable), (FileForm::Current, 0));
         assert_eq!(Some(&again.mark), marks.last());
-        assert_eq!(again.file.header, opened.file.header);
-        assert_eq!(again.file.entries, opened.file.entries);
+        assert_eq!(again.header, opened.header);
+        assert_eq!(entries(&again), entries(&opened));
     }
 }
 
@@ -185,19 +188,19 @@ fn ids_and_parents_are_kept_as_they_are_written_however_odd_unless_they_come_twi
     for at in [5, 6, 14, 15] {
         want[at].1 = want[at - 1].0.clone();
     }
-    assert_eq!((opened.file.reattached, opened.file.looped), (1, 4));
+    assert_eq!((opened.reattached, opened.looped), (1, 4));
     assert_eq!(got, want);
     let ids: std::collections::BTreeSet<_> = got.iter().map(|(id, _)| id).collect();
-    assert_eq!((ids.len(), opened.file.form, opened.file.unreadable), (got.len(), FileForm::Older, 0));
+    assert_eq!((ids.len(), opened.form, opened.unreadable), (got.len(), FileForm::Older, 0));
     assert_eq!(tree(&SessionFileFixture::with(HOSTILE).open()), got);
-    assert_eq!(opened.file.header.id, text(&records[0]["id"]));
+    assert_eq!(opened.header.id, text(&records[0]["id"]));
     assert_eq!(kinds(&opened).iter().filter(|kind| **kind == "user").count(), 14);
 }
 
 #[test]
 fn an_id_that_is_too_long_is_refused() {
     let header = |length: usize| format!("{{\"type\":\"session\",\"version\":3,\"id\":\"{}\"}}\n", "x".repeat(length));
-    assert!(SessionFileFixture::with(&header(1024)).open().file.entries.is_empty());
+    assert!(SessionFileFixture::with(&header(1024)).open().notes().is_empty());
     let place = SessionFileFixture::with(&header(1025));
     assert!(matches!(open_file(&place.file()), Err(SessionFileOpenError::LongId(path)) if path == place.file()));
 }
@@ -464,7 +467,7 @@ fn entries_of_released_programs_are_no_damage_and_other_forms_of_them_are() {
     ] {
         let line = format!(r#"{{{body},"id":"a","parentId":null,"timestamp":""}}"#);
         let opened = SessionFileFixture::with(&format!("{HEADER}\n{line}\n")).open();
-        assert_eq!((opened.file.entries.len(), opened.damage_report().is_some()), (1, is_damage), "{line}");
+        assert_eq!((opened.notes().len(), opened.damage_report().is_some()), (1, is_damage), "{line}");
     }
 }
 
@@ -486,10 +489,48 @@ fn entries_that_say_nothing_of_a_parent_are_in_one_row() {
     let want = [("a", ""), ("b", "a"), ("c", "b"), ("d", "c"), ("e", "b"), ("f", "")];
     assert_eq!(tree(&opened), want.map(|(id, parent)| (id.to_owned(), parent.to_owned())));
     assert_eq!(kinds(&opened), ["user", "assistant", "-", "user", "user", "user"]);
-    assert_eq!((opened.damage_report(), opened.file.form), (None, FileForm::Older));
-    let header = opened.file.header.clone();
+    assert_eq!((opened.damage_report(), opened.form), (None, FileForm::Older));
+    let header = opened.header.clone();
     let mut writer = EntryWriter::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
-    writer.rewrite_entries(&opened.file.entries).unwrap();
+    writer.rewrite_entries(&entries(&opened)).unwrap();
     let again = place.open();
-    assert_eq!((tree(&again), again.file.form), (tree(&opened), FileForm::Current));
+    assert_eq!((tree(&again), again.form), (tree(&opened), FileForm::Current));
+}
+
+/// Returns a session file of so many entries of `length` bytes of text each.
+fn long_file(count: usize, length: usize) -> String {
+    let mut text = "{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"\",\"cwd\":\"/w\"}\n".to_owned();
+    let said = "x".repeat(length);
+    for at in 0..count {
+        let parent = at.checked_sub(1).map_or("null".to_owned(), |before| format!("\"{before}\""));
+        text.push_str(&format!(
+            "{{\"type\":\"label\",\"id\":\"{at}\",\"parentId\":{parent},\"timestamp\":\"\",\"targetId\":\"{said}\"}}\n"
+        ));
+    }
+    text
+}
+
+#[test]
+fn what_is_kept_of_a_file_is_a_note_and_a_place_for_each_entry() {
+    for (count, length) in [(10, 100_000), (1_000, 1_000), (100_000, 10)] {
+        let text = long_file(count, length);
+        let opened = SessionFileFixture::with(&text).open();
+        assert_eq!((opened.notes().len(), opened.lines.len(), opened.entries.is_some()), (count, count, false));
+        let kept: usize =
+            opened.notes().iter().map(|note| note.id.len() + note.parent.as_ref().map_or(0, String::len)).sum();
+        assert!(kept <= 12 * count, "{kept}");
+        let last = opened.read_entry(count - 1).unwrap().into_owned();
+        assert_eq!(last.id, (count - 1).to_string());
+        assert_eq!(opened.entries_within(text.len() as u64), Some(count));
+    }
+}
+
+#[test]
+fn an_entry_whose_line_was_changed_since_is_not_read() {
+    let place = SessionFileFixture::with(&long_file(2, 10));
+    let opened = place.open();
+    let text = fs::read_to_string(place.file()).unwrap();
+    fs::write(place.file(), text.replacen("xxxxxxxxxx", "yyyyyyyyyy", 1)).unwrap();
+    assert!(matches!(opened.read_entry(0), Err(SessionFileOpenError::Io { .. })));
+    assert_eq!(opened.read_entry(1).unwrap().id, "1");
 }

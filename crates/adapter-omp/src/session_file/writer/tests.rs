@@ -48,7 +48,7 @@ impl WriterFixture {
     }
 
     fn ids(&self) -> Vec<String> {
-        open::open_file(&self.file()).unwrap().unwrap().file.entries.into_iter().map(|entry| entry.id).collect()
+        open::open_file(&self.file()).unwrap().unwrap().notes().iter().map(|note| note.id.clone()).collect()
     }
 }
 
@@ -124,7 +124,7 @@ fn after_a_crash_the_rest_is_written_again() {
         let opened = open::open_file(&place.file()).unwrap().unwrap();
         let mut writer =
             EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), opened.whole).unwrap();
-        for (id, role, text) in &[("3", "user", "x"), ("4", "assistant", "y")][opened.file.entries.len() - 2..] {
+        for (id, role, text) in &[("3", "user", "x"), ("4", "assistant", "y")][opened.notes().len() - 2..] {
             writer.push(&entry(id, role, text)).unwrap();
         }
         writer.flush().unwrap();
@@ -188,7 +188,7 @@ fn a_new_name_replaces_the_first_line_alone() {
     let mut marks = writer.set_title(Some("new \"name\"".to_owned()), Millis(0)).unwrap();
     let after = place.text();
     assert_eq!(after.split_once('\n').unwrap().1, before.split_once('\n').unwrap().1);
-    assert_eq!(open::open_file(&place.file()).unwrap().unwrap().file.header.title.as_deref(), Some("new \"name\""));
+    assert_eq!(open::open_file(&place.file()).unwrap().unwrap().header.title.as_deref(), Some("new \"name\""));
     writer.push(&entry("3", "user", "x")).unwrap();
     marks.extend(writer.flush().unwrap());
     assert_eq!(marks.last(), Some(&FileMark::from_bytes(place.text().as_bytes())));
@@ -211,9 +211,9 @@ fn a_new_name_replaces_that_of_the_title_line_as_well() {
     let place = WriterFixture::new();
     let before = titled(&place, "old");
     let opened = open::open_file(&place.file()).unwrap().unwrap();
-    assert_eq!(opened.file.header.title.as_deref(), Some("old"));
+    assert_eq!(opened.header.title.as_deref(), Some("old"));
     assert_eq!((opened.entries_within(opened.whole), opened.damage_report()), (Some(2), None));
-    let header = opened.file.header;
+    let header = opened.header;
     let mut writer = EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
     writer.push(&entry("3", "user", "x")).unwrap();
     writer.flush().unwrap();
@@ -231,7 +231,7 @@ fn a_new_name_replaces_that_of_the_title_line_as_well() {
         assert_eq!(marks.len(), 4, "one for the beginning, one for each entry");
     }
     let opened = open::open_file(&place.file()).unwrap().unwrap();
-    assert!(opened.file.header.title.is_some_and(|title| title.starts_with("long ") && title.len() < 200));
+    assert!(opened.header.title.is_some_and(|title| title.starts_with("long ") && title.len() < 200));
 
     let marks = writer.rewrite_entries(&[entry("2", "assistant", "ho")]).unwrap();
     let after = place.text();
@@ -244,7 +244,7 @@ fn a_name_that_cannot_be_written_changes_no_title_line() {
     let place = WriterFixture::new();
     titled(&place, "old");
     let opened = open::open_file(&place.file()).unwrap().unwrap();
-    let header = opened.file.header;
+    let header = opened.header;
     let mut writer = EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
     let elsewhere = place.text().replace("\"old\"", "\"two\"");
     fs::write(place.file(), &elsewhere).unwrap();
