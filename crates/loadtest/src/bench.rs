@@ -10,6 +10,7 @@ mod gates;
 mod gsv;
 mod host_tool;
 mod latency;
+mod long_session;
 pub(crate) mod node;
 mod picture;
 mod report;
@@ -338,6 +339,26 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         &mut || {
             let rules = rules.get_result()?;
             Ok((rules.at_10_000 / rules.at_1_000, None))
+        },
+    );
+    suite.group = FigureGroup::OmpAndGjc;
+    let session = lazy_measurement(|| long_session::measure(&binary));
+    suite.measure(
+        BenchFigure::new("omp: a session file of 250 MB to get_state", FigureUnit::Seconds).with_target(5.0),
+        &mut || {
+            let long = &session.get_result()?.long;
+            Ok((long.seconds, Some(long.raw_seconds)))
+        },
+    );
+    suite.measure(
+        BenchFigure::new("omp: a session file of 250 MB, peak of memory", FigureUnit::Mebibytes).with_target(200.0),
+        &mut || Ok((session.get_result()?.long.mebibytes, None)),
+    );
+    suite.measure(
+        BenchFigure::new("omp: a session file to get_state, 250 MB over 25 MB", FigureUnit::Ratio).with_target(15.0),
+        &mut || {
+            let session = session.get_result()?;
+            Ok((session.long.seconds / session.short.seconds, None))
         },
     );
     suite.group = FigureGroup::Start;

@@ -97,7 +97,10 @@ mod tests {
                 "fn a(content: &gate::GateContent) {}\nfn b(content: &call::GateContent, _: gate::GateContentKind) {}",
                 vec![1],
             ),
-            ("let a = engine.admitted().gate_content(id);\nlet b = engine\n    .admitted()\n    .gate_content(id);", vec![1, 3]),
+            (
+                "let a = engine.admitted().gate_content(id);\nlet b = engine\n    .admitted()\n    .gate_content(id);",
+                vec![1, 3],
+            ),
             ("let a = engine.admitted().call(id);", vec![]),
             ("use countersign_protocol::agent_gate::GateContent;", vec![]),
             ("struct A;\n#[cfg(test)]\nmod tests {\n    use countersign_core::gate::GateContent;\n}", vec![]),

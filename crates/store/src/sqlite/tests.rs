@@ -34,9 +34,7 @@ fn failing(path: &Path) -> (SqliteLog, Arc<AtomicUsize>) {
 fn failing_with(path: &Path, options: LogOptions) -> (SqliteLog, Arc<AtomicUsize>) {
     let mut file = SqliteLogFile::create_file(path, &options, None).unwrap();
     assert_eq!(super::write::take_over(&file.connection).unwrap(), EPOCH);
-    let result =
-        super::write::append_batches(&file.connection, [(EPOCH, Lsn(0), &text_batch(&["one"]))])
-            .unwrap();
+    let result = super::write::append_batches(&file.connection, [(EPOCH, Lsn(0), &text_batch(&["one"]))]).unwrap();
     assert!(matches!(result[..], [Ok(Lsn(1))]), "{result:?}");
     let failures = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&failures);
