@@ -141,7 +141,8 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::{
-        fs, io,
+        fs,
+        io::{self, Write as _},
         os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
     };
 
