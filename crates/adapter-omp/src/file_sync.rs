@@ -13,7 +13,7 @@ use countersign_core::{
     session::{self, FilePart, ImportedEntry, SessionEntry, StagedEntry},
 };
 use countersign_protocol::omp::session_file::SessionFileEntry as FileEntry;
-use countersign_runtime::{CommandSource, OwnerHandle};
+use countersign_runtime::{CommandSource, OwnerHandle, Subscriber};
 
 use super::{entries, open_session_error::OpenSessionError};
 use crate::session_file::{BlobStore, OpenedFile, SessionFileOpenError};
@@ -37,6 +37,8 @@ pub(super) struct FileSyncResult {
     pub(super) missing: EntryTree,
     /// True if the content of the file replaced that of the log.
     pub(super) is_changed: bool,
+    /// Follower of what happens after `missing` was read, if something was imported: one from before would read all of that again.
+    pub(super) following: Option<Subscriber>,
 }
 
 /// State of the log about a session and its file.
@@ -74,7 +76,11 @@ pub(super) async fn follow_file(
     let first_foreign = standings.iter().position(|standing| *standing == Standing::Foreign);
     let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(standings.len())) else {
         let entries = known.entries.into_iter().filter(|entry| lacks(entry)).collect();
-        return Ok(FileSyncResult { missing: EntryTree { entries, head: known.head }, is_changed: false });
+        return Ok(FileSyncResult {
+            missing: EntryTree { entries, head: known.head },
+            is_changed: false,
+            following: None,
+        });
     };
     let is_whole = !known.entries.iter().any(lacks);
     let ids: BTreeSet<&str> = known.entries.iter().map(|entry| entry.id.as_str()).collect();
@@ -95,9 +101,11 @@ pub(super) async fn follow_file(
         }
         None => gather_file(requests, id, source, leaf).await?,
     }
+    // Nothing may fall between this read and what is followed.
+    let following = handle.subscribe().await.ok_or(OpenSessionError::Closed)?;
     let known = self::recorded_session(requests, id).await?;
     let missing = EntryTree { entries: known.entries.into_iter().filter(lacks).collect(), head: known.head };
-    Ok(FileSyncResult { missing, is_changed: true })
+    Ok(FileSyncResult { missing, is_changed: true, following: Some(following) })
 }
 
 /// How an entry of the file stands to the log.

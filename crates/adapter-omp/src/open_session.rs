@@ -251,13 +251,14 @@ impl OpenSession {
             })?;
         }
         let blobs = session_store.blob_store();
-        let FileSyncResult { missing: EntryTree { entries: missing, head }, is_changed } = match (&file, known) {
+        let from_log = |missing| FileSyncResult { missing, is_changed: false, following: None };
+        let synced = match (&file, known) {
             (SessionOrigin::File(opened), _) => follow_file(&handle, &requests, &id, opened, &blobs).await?,
-            (SessionOrigin::Log(_), Some(known)) => FileSyncResult { missing: known, is_changed: false },
-            (SessionOrigin::Log(_), None) => {
-                FileSyncResult { missing: EntryTree { entries: Vec::new(), head: Lsn(0) }, is_changed: false }
-            }
+            (SessionOrigin::Log(_), Some(known)) => from_log(known),
+            (SessionOrigin::Log(_), None) => from_log(EntryTree { entries: Vec::new(), head: Lsn(0) }),
         };
+        let FileSyncResult { missing: EntryTree { entries: missing, head }, is_changed, following: newer } = synced;
+        let following = newer.unwrap_or(following);
         let title = header.title.clone().or_else(|| match &file {
             SessionOrigin::File(opened) => opened.name_in_entries().map(str::to_owned),
             SessionOrigin::Log(_) => None,
