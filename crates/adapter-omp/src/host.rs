@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use countersign_core::{call::Call, engine::Engine, id::Lsn};
+use countersign_core::{
+    call::{Call, CallPhase},
+    engine::{Engine, State},
+};
 use countersign_protocol::{
     gjc::{
         host_tool::{HostTool, HostToolAnswer, ToolNames},
@@ -16,7 +19,7 @@ use futures_util::FutureExt as _;
 use super::{
     adapter::OmpAdapter,
     frame::OutgoingFrame,
-    host_call_table::{HostCallFrame, HostCallTable},
+    host_call_table::{CallPlace, HostCallFrame, HostCallTable},
 };
 
 /// Takes over the tools of the host.
@@ -57,26 +60,39 @@ pub(super) async fn serve_calls(adapter: &mut OmpAdapter) {
         .await;
 }
 
-/// Takes an order, and those that are at hand after it: calls of one message are started together, and their orders come in any
-/// sequence. A stop is sent at once. A call follows the message that holds it, so it waits until the host has all that is recorded now.
+/// Takes an order, and those that are at hand after it. A stop is sent at once. A call follows the message that holds it, so it waits
+/// until the host has all that is recorded now; and it follows the calls before it in its message, which are started together with it
+/// and whose orders come in any sequence.
 pub(super) async fn take_order(adapter: &mut OmpAdapter, order: PeerOrder) {
     let mut next = Some(order);
     while let Some(order) = next {
         match order {
             PeerOrder::Do(call) => {
                 let id = call.call;
-                let place = move |engine: &Engine| engine.state().call(id).map(Call::content_lsn);
+                let place = move |engine: &Engine| engine.state().call(id).map(|call| place_of(engine.state(), call));
                 let read = match &adapter.seat {
                     Some(seat) => seat.requests.read_state(place).await,
                     None => None,
                 };
                 let (place, position) = read.unwrap_or((None, 0));
-                adapter.host_calls.hold_call(position, place.unwrap_or(Lsn(0)), call);
+                adapter.host_calls.hold_call(position, place.unwrap_or_default(), call);
             }
             order => send_order(adapter, order),
         }
         next = adapter.host_calls.next().now_or_never();
     }
+}
+
+/// Returns the place of a call in its message.
+fn place_of(state: &State, call: &Call) -> CallPlace {
+    let run = call.run().and_then(|run| state.run(run));
+    let siblings = run.into_iter().flat_map(|run| run.calls().iter().filter_map(|call| state.call(*call)));
+    let is_awaited = |before: &&Call| {
+        before.content_lsn() < call.content_lsn()
+            && before.executor() == call.executor()
+            && matches!(before.phase(), CallPhase::Started { .. })
+    };
+    CallPlace { lsn: call.content_lsn(), awaited: siblings.filter(is_awaited).map(Call::id).collect() }
 }
 
 /// Sends the next call whose message the host has, at `position`. Returns whether there was one.

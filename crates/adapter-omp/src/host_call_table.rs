@@ -3,7 +3,7 @@
 //! It decides nothing: [`countersign_runtime::PeerExchange`] determines the outcome of a call, and the engine records it. Source:
 //! docs/protocol/gjc.md, Host tools and Host URIs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use countersign_core::{
     call::CallDetails,
@@ -53,9 +53,17 @@ struct OpenHostCall {
 struct HeldCall {
     /// Position that the host must have reached before.
     position: u64,
-    /// Place of the call in its message.
-    place: Lsn,
+    place: CallPlace,
     call: Box<PeerCall>,
+}
+
+/// Place of a call in its message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallPlace {
+    /// Position of the call's record, which orders the calls.
+    pub(crate) lsn: Lsn,
+    /// Calls of the message that come before and were started, but may not have arrived here: each is carried out by a task of its own.
+    pub(crate) awaited: BTreeSet<CallId>,
 }
 
 /// Capabilities that a client offered.
@@ -138,14 +146,25 @@ impl HostCallTable {
     }
 
     /// Holds a call until the host has reached `position`, behind the calls that come before it in its message.
-    pub(crate) fn hold_call(&mut self, position: u64, place: Lsn, call: Box<PeerCall>) {
-        let at = self.held.partition_point(|held| held.place <= place);
+    pub(crate) fn hold_call(&mut self, position: u64, mut place: CallPlace, call: Box<PeerCall>) {
+        self.stop_awaiting(call.call);
+        let has_arrived = |id: &CallId| self.ids.contains_key(id) || self.held.iter().any(|held| held.call.call == *id);
+        place.awaited.retain(|id| !has_arrived(id));
+        let at = self.held.partition_point(|held| held.place.lsn <= place.lsn);
         self.held.insert(at, HeldCall { position, place, call });
     }
 
-    /// Takes the first call that is held, if the host has reached its position.
+    /// Lets no call wait for `call` any more: it has arrived, or it ended without that.
+    pub(crate) fn stop_awaiting(&mut self, call: CallId) {
+        for held in &mut self.held {
+            held.place.awaited.remove(&call);
+        }
+    }
+
+    /// Takes the first call that is held, if the host has reached its position and the calls before it are here.
     pub(crate) fn take_due_call(&mut self, position: u64) -> Option<Box<PeerCall>> {
-        self.held.pop_front_if(|held| held.position <= position).map(|held| held.call)
+        let is_due = |held: &mut HeldCall| held.position <= position && held.place.awaited.is_empty();
+        self.held.pop_front_if(is_due).map(|held| held.call)
     }
 
     /// Lets go of everything: the host has gone, and what it has in hand ends as that says.

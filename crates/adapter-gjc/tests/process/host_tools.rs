@@ -301,6 +301,12 @@ fn an_update_and_the_result_in_one_write_are_sent_in_this_order() {
         all.map(|event| format!("{}:{}", event["type"].as_str().unwrap(), text(&event))).collect::<Vec<_>>()
     };
     assert_eq!(call_events("c1"), ["tool_execution_start:", "tool_execution_update:half", "tool_execution_end:one"]);
-    assert_eq!(call_events("c2"), ["tool_execution_start:", "tool_execution_update:b", "tool_execution_end:two"]);
+    // Progress holds all output so far, so the first of two updates may be left out; their order may not change.
+    let second: Vec<String> =
+        call_events("c2").into_iter().filter(|event| event != "tool_execution_update:a").collect();
+    assert_eq!(second, ["tool_execution_start:", "tool_execution_update:b", "tool_execution_end:two"]);
+    assert!(
+        call_events("c2")[1..].starts_with(&["tool_execution_update:a".to_owned()]) || call_events("c2").len() == 3
+    );
     host.close_cleanly();
 }

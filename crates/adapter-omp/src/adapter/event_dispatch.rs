@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use countersign_core::{
+    call,
     engine::{Command, Event as Happened},
     gate,
     id::{CallId, Lsn},
@@ -64,6 +65,11 @@ impl OmpAdapter {
                     }
                     _ => recorded.fact.content.clone(),
                 };
+                if let Happened::Call(call::Event::Ended { call, .. } | call::Event::InDoubt { call, .. }) =
+                    &recorded.fact.event
+                {
+                    self.host_calls.stop_awaiting(*call);
+                }
                 self.handle_side_effects(&recorded.fact.event, content.as_deref());
                 self.dialect.hooks.on_fact(self, recorded);
                 let ended = self.encoder.encode_fact(recorded, content.as_deref(), &mut events);
