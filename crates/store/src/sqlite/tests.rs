@@ -36,6 +36,7 @@ fn failing_with(path: &Path, options: LogOptions) -> (SqliteLog, Arc<AtomicUsize
     assert_eq!(super::write::take_over(&file.connection).unwrap(), EPOCH);
     let result = super::write::append_batches(&file.connection, [(EPOCH, Lsn(0), &text_batch(&["one"]))]).unwrap();
     assert!(matches!(result[..], [Ok(Lsn(1))]), "{result:?}");
+    super::views::catch_up(&file.connection, &options.views);
     let failures = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&failures);
     let fail = move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();

@@ -1,7 +1,6 @@
 //! Folds the records of the file into the rows of views.
 //!
-//! It must not know the rows of a view. A view is in step if its version is the registered one and its position is the
-//! head. One without a position is before the first record.
+//! It must not know the rows of a view. A view without a position is before the first record.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -28,8 +27,7 @@ struct ViewPosition {
     head: LogHead,
 }
 
-/// Views that panicked or could not be caught up when the log was opened. They are neither folded nor read until the log is opened
-/// again.
+/// Views that are neither folded nor read until the log is opened again.
 pub(super) type BrokenViews = BTreeSet<&'static str>;
 
 /// Folds the records that were written since the last time into every view that is not in `broken`, and adds those that panic to it.
@@ -58,16 +56,21 @@ pub(super) fn fold_due(
     Ok(())
 }
 
-/// Returns the views that [`catch_up`] could not bring up to the head of the log.
-pub(super) fn views_behind(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<BrokenViews> {
-    let head = query::read_head(connection)?;
-    let mut behind = BrokenViews::new();
+/// Returns the views whose rows are of no use after [`catch_up`]: they panicked, or could not be emptied. One that only lacks records
+/// is folded further when it is read.
+pub(super) fn find_broken_views(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<BrokenViews> {
+    let is_empty = query::read_head(connection)? == LogHead::EMPTY;
+    let mut broken = BrokenViews::new();
     for view in views {
-        if !in_step(connection, view.name(), view.version(), head)? {
-            behind.insert(view.name());
+        let is_usable = match view_position(connection, view.name())? {
+            Some(at) => at.version == view.version() && is_of_this_log(connection, at.head)?,
+            None => is_empty,
+        };
+        if !is_usable {
+            broken.insert(view.name());
         }
     }
-    Ok(behind)
+    Ok(broken)
 }
 
 /// Drops the views that are not registered and folds the missing records into the others, a page a transaction.
@@ -231,13 +234,6 @@ fn select_rows(
         rows.push((key, Bytes::from(row.get::<_, Vec<u8>>(1)?)));
     }
     Ok(rows)
-}
-
-fn in_step(connection: &Connection, name: &str, version: u32, head: LogHead) -> rusqlite::Result<bool> {
-    Ok(match view_position(connection, name)? {
-        Some(at) => at.version == version && at.head == head,
-        None => head == LogHead::EMPTY,
-    })
 }
 
 fn view_position(connection: &Connection, name: &str) -> rusqlite::Result<Option<ViewPosition>> {

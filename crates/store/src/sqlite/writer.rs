@@ -70,12 +70,12 @@ pub(super) struct LogWriter {
 impl LogWriter {
     pub(super) fn new(shared: Arc<SqliteState>, file: Option<SqliteLogFile>) -> Self {
         let ballast = Ballast::new(shared.options.ballast.clone());
-        let views_behind = |file: &SqliteLogFile| {
-            let views = &shared.options.views;
-            let all_views = || views.iter().map(|view| view.name()).collect();
-            views::views_behind(&file.connection, views).unwrap_or_else(|_| all_views())
+        let views = &shared.options.views;
+        let find_broken = |file: &SqliteLogFile| {
+            let all_views = |_| views.iter().map(|view| view.name()).collect();
+            views::find_broken_views(&file.connection, views).unwrap_or_else(all_views)
         };
-        let broken_views = file.as_ref().map(views_behind).unwrap_or_default();
+        let broken_views = file.as_ref().map(find_broken).unwrap_or_default();
         Self { shared, file, ballast, lingers: true, last_claim: None, unfolded: 0, broken_views }
     }
 
