@@ -3,6 +3,7 @@
 //! A figure that cannot be taken is printed as not available with its reason, and the others continue.
 
 mod agent_gate;
+mod audit;
 mod bridge;
 mod burst;
 mod figure;
@@ -374,6 +375,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
             Ok((begun.elapsed().as_secs_f64(), None))
         });
     }
+    audit::measure_all(&binary, &mut suite);
     scale::measure_all(&binary, options.large, &mut suite);
     let figures = suite.figures;
     if let Some(file) = &options.report {

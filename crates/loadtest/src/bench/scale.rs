@@ -175,8 +175,8 @@ fn measure_log(binary: &Path, sessions: usize, records: usize) -> anyhow::Result
     Ok(costs)
 }
 
-/// Writes the log of the gateway in `scratch`, in a process of its own: so much memory is returned only by its end.
-fn fill_log(scratch: &ScratchFolder, sessions: usize, records: usize) -> anyhow::Result<()> {
+/// Writes the log of the gateway in `scratch` and returns its path, in a process of its own: so much memory is returned only by its end.
+pub(super) fn fill_log(scratch: &ScratchFolder, sessions: usize, records: usize) -> anyhow::Result<PathBuf> {
     let data = scratch.path().join("data");
     fs::DirBuilder::new().mode(0o700).create(&data)?;
     let file: PathBuf = data.join("countersign.db");
@@ -187,7 +187,7 @@ fn fill_log(scratch: &ScratchFolder, sessions: usize, records: usize) -> anyhow:
         .args(&sizes)
         .output()?;
     ensure!(output.status.success(), "the log was not written: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
+    Ok(file)
 }
 
 /// Returns the configuration of a gateway whose console has a password, with its agents.

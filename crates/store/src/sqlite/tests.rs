@@ -35,7 +35,7 @@ fn failing_with(path: &Path, options: LogOptions) -> (SqliteLog, Arc<AtomicUsize
     let mut file = SqliteLogFile::create_file(path, &options, None).unwrap();
     assert_eq!(super::write::take_over(&file.connection).unwrap(), EPOCH);
     let result = super::write::append_batches(&file.connection, [(EPOCH, Lsn(0), &text_batch(&["one"]))]).unwrap();
-    assert!(matches!(result[..], [Ok(Lsn(1))]), "{result:?}");
+    assert!(matches!(result.answers[..], [Ok(Lsn(1))]), "{:?}", result.answers);
     super::views::catch_up(&file.connection, &options.views);
     let failures = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&failures);
@@ -88,6 +88,25 @@ async fn a_commit_that_fails_leaves_no_trace_in_a_view() {
     assert_eq!(row_count().await, 1);
     log.append(ZERO, EPOCH, Lsn(1), text_batch(&["two"])).await.unwrap();
     assert_eq!(row_count().await, 2);
+}
+
+#[tokio::test]
+async fn a_view_has_each_record_once_after_commits_that_failed_between_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let view = TextView::new(1);
+    let views: Vec<Arc<dyn LogView>> = vec![view.clone()];
+    let (log, failures) = failing_with(&folder.path().join("log.db"), LogOptions { views, ..LogOptions::default() });
+    log.append(ZERO, EPOCH, Lsn(1), text_batch(&["two"])).await.unwrap();
+    for left in [1, usize::MAX] {
+        failures.store(left, Ordering::Relaxed);
+        log.append(ZERO, EPOCH, Lsn(2), text_batch(&["lost"])).await.unwrap_err();
+    }
+    failures.store(0, Ordering::Relaxed);
+    log.append(ZERO, EPOCH, Lsn(2), text_batch(&["three"])).await.unwrap();
+    log.append(ZERO, EPOCH, Lsn(3), text_batch(&["four"])).await.unwrap();
+    let rows = log.read_view(ZERO, "said", "said/", None, 9).await.unwrap();
+    assert_eq!(rows.iter().map(|(key, _)| &key[5..]).collect::<Vec<_>>(), ["00001", "00002", "00003", "00004"]);
+    assert_eq!(view.shown_count(), 4);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use super::{
     write::{TransactionError, run_transaction},
 };
 use crate::{
-    record::LogHead,
+    record::{LogHead, StoredRecord},
     view::{self, LogView, ViewPanic, ViewRows},
 };
 
@@ -30,12 +30,19 @@ struct ViewPosition {
 /// Views that are neither folded nor read until the log is opened again.
 pub(super) type BrokenViews = BTreeSet<&'static str>;
 
+/// A record that was just written, and its content.
+pub(super) struct WrittenRecord {
+    pub(super) stored: StoredRecord,
+    pub(super) content: Option<Arc<str>>,
+}
+
 /// Folds the records that were written since the last time into every view that is not in `broken`, and adds those that panic to it.
-/// One transaction.
+/// `written` are the last records, or some of those before: what is not among them is read. One transaction.
 pub(super) fn fold_due(
     connection: &Connection,
     views: &[Arc<dyn LogView>],
     broken: &mut BrokenViews,
+    written: &[WrittenRecord],
 ) -> rusqlite::Result<()> {
     let head = query::read_head(connection)?;
     for view in views {
@@ -44,7 +51,14 @@ pub(super) fn fold_due(
         }
         let mut at = view_position(connection, view.name())?.map_or(LogHead::EMPTY, |at| at.head);
         while at.lsn < head.lsn {
-            match fold_behind(connection, &**view, at, PAGE)? {
+            let first = written.iter().position(|record| record.stored.lsn == at.lsn.next());
+            let next = first.map(|first| contiguous_start(&written[first..])).unwrap_or_default();
+            let further = if next.is_empty() {
+                fold_behind(connection, &**view, at, PAGE)?
+            } else {
+                fold_written(connection, &**view, next)?
+            };
+            match further {
                 Some(further) => at = further,
                 None => {
                     broken.insert(view.name());
@@ -54,6 +68,34 @@ pub(super) fn fold_due(
         }
     }
     Ok(())
+}
+
+/// Returns the records up to the first gap: one whose commit was uncertain may be in the log and not among them.
+fn contiguous_start(written: &[WrittenRecord]) -> &[WrittenRecord] {
+    let is_next = |pair: &[WrittenRecord]| pair[1].stored.lsn == pair[0].stored.lsn.next();
+    let length = written.windows(2).take_while(|pair| is_next(pair)).count() + 1;
+    &written[..length.min(written.len())]
+}
+
+/// Folds records that come after the position of a view and returns the new position. `None` if the view panicked, and is no more.
+fn fold_written(
+    connection: &Connection,
+    view: &dyn LogView,
+    written: &[WrittenRecord],
+) -> rusqlite::Result<Option<LogHead>> {
+    let Some(WrittenRecord { stored: last, .. }) = written.last() else { return Ok(None) };
+    let mut rows = SqliteRows::for_view(connection, view);
+    let folded = written.iter().try_for_each(|WrittenRecord { stored, content }| {
+        view::fold_guarded(view, stored, content.as_deref(), &mut rows)
+    });
+    rows.into_result()?;
+    if let Err(ViewPanic) = folded {
+        clear_view(connection, view.name())?;
+        return Ok(None);
+    }
+    let reached = LogHead { lsn: last.lsn, chain: last.chain };
+    move_to(connection, view, reached)?;
+    Ok(Some(reached))
 }
 
 /// Returns the views whose rows are of no use after [`catch_up`]: they panicked, or could not be emptied. One that only lacks records

@@ -14,12 +14,12 @@ use super::{
     epoch,
     file::BUSY,
     query,
-    views::{self, BrokenViews},
+    views::{self, BrokenViews, WrittenRecord},
 };
 use crate::{
     chain::{self, ChainLink, SALT_SIZE},
     error::AppendError,
-    record::{Batch, Epoch, LogHead, LogRecord, Snapshot},
+    record::{Batch, Epoch, LogHead, LogRecord, Snapshot, StoredRecord},
     view::LogView,
 };
 
@@ -42,28 +42,39 @@ impl From<rusqlite::Error> for TransactionError {
     }
 }
 
+/// Answers to appends that shared a transaction, in their order, and the records that it wrote.
+pub(super) struct AppendedGroup {
+    pub(super) answers: Vec<Result<Lsn, AppendError>>,
+    pub(super) written: Vec<WrittenRecord>,
+}
+
 /// Writes those of `batches` that are of the current epoch and whose expected position is the head when their turn comes, in
 /// one transaction.
 pub(super) fn append_batches<'a>(
     connection: &Connection,
     batches: impl IntoIterator<Item = (Epoch, Lsn, &'a Batch)>,
-) -> Result<Vec<Result<Lsn, AppendError>>, TransactionError> {
+) -> Result<AppendedGroup, TransactionError> {
     run_transaction(connection, |connection| {
         let current = epoch::current_epoch(connection)?;
         let mut head = query::read_head(connection)?;
-        let mut answers = Vec::new();
+        let (mut answers, mut written) = (Vec::new(), Vec::new());
         for (epoch, expected, batch) in batches {
             let answer = batch.check_turn((epoch, expected), (current, head.lsn));
             if answer.is_ok() {
-                head = insert_batch(connection, head, batch)?;
+                head = insert_batch(connection, head, batch, &mut written)?;
             }
             answers.push(answer.map(|()| head.lsn));
         }
-        Ok(answers)
+        Ok(AppendedGroup { answers, written })
     })
 }
 
-fn insert_batch(connection: &Connection, mut head: LogHead, batch: &Batch) -> rusqlite::Result<LogHead> {
+fn insert_batch(
+    connection: &Connection,
+    mut head: LogHead,
+    batch: &Batch,
+    written: &mut Vec<WrittenRecord>,
+) -> rusqlite::Result<LogHead> {
     for record in &batch.0 {
         let lsn = head.lsn.next();
         let salted = record.content.as_deref().map(salted_digest).transpose()?;
@@ -75,6 +86,8 @@ fn insert_batch(connection: &Connection, mut head: LogHead, batch: &Batch) -> ru
                 .prepare_cached("INSERT INTO contents (lsn, salt, bytes) VALUES (?1, ?2, ?3)")?
                 .execute(params![query::sql_position(lsn), salt, text.as_bytes()])?;
         }
+        let stored = StoredRecord::new(record, lsn, content_digest, chain);
+        written.push(WrittenRecord { stored, content: record.content.clone() });
         head = LogHead { lsn, chain };
     }
     Ok(head)
@@ -148,15 +161,16 @@ pub(super) fn redact_contents(
     })
 }
 
-/// Folds the records that views lack into them. Its commit is not synced: what a power cut takes of it is folded again when the log is
+/// Folds the records that views lack into them, where possible from `written`. Its commit is not synced: what a power cut takes of it is folded again when the log is
 /// opened.
 pub(super) fn fold_views(
     connection: &Connection,
     views: &[Arc<dyn LogView>],
     broken: &mut BrokenViews,
+    written: &[WrittenRecord],
 ) -> Result<(), TransactionError> {
     connection.pragma_update(None, "synchronous", "normal")?;
-    let folded = run_transaction(connection, |connection| views::fold_due(connection, views, broken));
+    let folded = run_transaction(connection, |connection| views::fold_due(connection, views, broken, written));
     connection.pragma_update(None, "synchronous", "full")?;
     folded
 }

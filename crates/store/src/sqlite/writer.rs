@@ -16,8 +16,8 @@ use super::{
     ballast::Ballast,
     epoch::EpochClaim,
     file::SqliteLogFile,
-    views::{self, BrokenViews},
-    write::{self, TransactionError},
+    views::{self, BrokenViews, WrittenRecord},
+    write::{self, AppendedGroup, TransactionError},
 };
 use crate::{
     error::{AppendError, ErrorCause, LogOpenError, LogWriteError},
@@ -27,7 +27,7 @@ use crate::{
 /// Appends that share one commit, at most.
 const GROUP: usize = 256;
 
-/// Records after which views are folded though nobody reads them: so many at most are folded by a read, and after a kill.
+/// Records after which views are folded though nobody reads them: about so many at most are folded by a read, and after a kill.
 const FOLD_AFTER: usize = 512;
 
 /// Bytes of facts and content after which no further append is taken into a commit.
@@ -62,8 +62,10 @@ pub(super) struct LogWriter {
     lingers: bool,
     /// Epoch of the last try to make the file, which may be in it though the try failed.
     last_claim: Option<Epoch>,
-    /// Records that views lack.
-    unfolded: usize,
+    /// The last records, which views lack.
+    unfolded: Vec<WrittenRecord>,
+    /// Bytes of their facts and contents.
+    unfolded_bytes: usize,
     broken_views: BrokenViews,
 }
 
@@ -76,7 +78,16 @@ impl LogWriter {
             views::find_broken_views(&file.connection, views).unwrap_or_else(all_views)
         };
         let broken_views = file.as_ref().map(find_broken).unwrap_or_default();
-        Self { shared, file, ballast, lingers: true, last_claim: None, unfolded: 0, broken_views }
+        Self {
+            shared,
+            file,
+            ballast,
+            lingers: true,
+            last_claim: None,
+            unfolded: Vec::new(),
+            unfolded_bytes: 0,
+            broken_views,
+        }
     }
 
     /// Writes until all senders are gone, then closes the file and gives its lock back.
@@ -111,13 +122,12 @@ impl LogWriter {
         };
         let recorded = answers.iter().any(Result::is_ok);
         for (append, answer) in group.into_iter().zip(answers) {
-            self.unfolded += if answer.is_ok() { append.batch.0.len() } else { 0 };
             drop(append.reply.send(answer));
         }
         if recorded {
             self.ballast.make_file();
         }
-        if self.unfolded >= FOLD_AFTER {
+        if self.unfolded.len() >= FOLD_AFTER || self.unfolded_bytes >= GROUP_BYTES {
             self.fold_views();
         }
     }
@@ -127,8 +137,13 @@ impl LogWriter {
         if let Err(error) = self.try_to_fold_views() {
             warn!(%error, "cannot update the views of the log");
         }
-        // If it failed, it is not tried again after each append.
-        self.unfolded = 0;
+        // If it failed, it is not tried again after each append, and then reads the records.
+        self.forget_unfolded();
+    }
+
+    fn forget_unfolded(&mut self) {
+        self.unfolded.clear();
+        self.unfolded_bytes = 0;
     }
 
     fn try_to_fold_views(&mut self) -> Result<(), LogWriteError> {
@@ -138,7 +153,8 @@ impl LogWriter {
         self.settle_commit()?;
         let Some(file) = &self.file else { return Ok(()) };
         let views = &self.shared.options.views;
-        write::fold_views(&file.connection, views, &mut self.broken_views).map_err(|failure| self.write_error(failure))
+        write::fold_views(&file.connection, views, &mut self.broken_views, &self.unfolded)
+            .map_err(|failure| self.write_error(failure))
     }
 
     /// Makes the file if need be, checks that it is still in its place, and clears away the rest of an unsettled commit.
@@ -176,7 +192,16 @@ impl LogWriter {
         let Some(file) = &self.file else { return vec![Err(AppendError::Closed); group.len()] };
         let batches = group.iter().map(|append| (append.epoch, append.expected, &append.batch));
         match write::append_batches(&file.connection, batches) {
-            Ok(answers) => answers,
+            Ok(AppendedGroup { answers, written }) => {
+                if !self.shared.options.views.is_empty() {
+                    let size = |record: &WrittenRecord| {
+                        record.stored.facts.len() + record.content.as_ref().map_or(0, |content| content.len())
+                    };
+                    self.unfolded_bytes += written.iter().map(size).sum::<usize>();
+                    self.unfolded.extend(written);
+                }
+                answers
+            }
             Err(TransactionError::Before(_)) if group.len() > 1 => {
                 group.iter().flat_map(|append| self.record_group(slice::from_ref(append))).collect()
             }
@@ -266,6 +291,8 @@ impl LogWriter {
 
     fn redact_contents(&mut self, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
         self.settle_commit()?;
+        // Texts that are removed may be among them.
+        self.forget_unfolded();
         let Some(file) = &self.file else { return Ok(0) };
         let views = (&*self.shared.options.views, &mut self.broken_views);
         let removed = match write::redact_contents(&file.connection, views, lsns) {
