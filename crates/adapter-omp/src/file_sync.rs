@@ -364,7 +364,7 @@ mod tests {
             "{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"\",\"cwd\":\"/w\"}\n".to_owned();
         let said = "x".repeat(length);
         for at in 0..count {
-            let parent = at.checked_sub(1).map_or("null".to_owned(), |before| format!("\"{before}\""));
+            let parent = at.checked_sub(1).map_or_else(|| "null".to_owned(), |before| format!("\"{before}\""));
             let message = format!(
                 "{{\"role\":\"user\",\"content\":[{{\"type\":\"text\",\"text\":\"{said}\"}}],\"timestamp\":5}}"
             );

@@ -117,7 +117,7 @@ impl OpenedFile {
     /// Returns the name of the session.
     pub(crate) fn session_name(&self) -> Option<String> {
         let title = self.header.title.as_deref().filter(|title| !title.trim().is_empty());
-        title.or(self.name_in_entries()).map(|name| name.trim().to_owned())
+        title.or_else(|| self.name_in_entries()).map(|name| name.trim().to_owned())
     }
 
     /// Returns the digest of the first `length` bytes of the file as it was read. `None` if it has not as many, or if they cannot be

@@ -502,7 +502,7 @@ fn long_file(count: usize, length: usize) -> String {
     let mut text = "{\"type\":\"session\",\"version\":3,\"id\":\"s\",\"timestamp\":\"\",\"cwd\":\"/w\"}\n".to_owned();
     let said = "x".repeat(length);
     for at in 0..count {
-        let parent = at.checked_sub(1).map_or("null".to_owned(), |before| format!("\"{before}\""));
+        let parent = at.checked_sub(1).map_or_else(|| "null".to_owned(), |before| format!("\"{before}\""));
         text.push_str(&format!(
             "{{\"type\":\"label\",\"id\":\"{at}\",\"parentId\":{parent},\"timestamp\":\"\",\"targetId\":\"{said}\"}}\n"
         ));
