@@ -9,6 +9,7 @@ pub(crate) mod context_cuts;
 pub mod convert;
 pub(crate) mod entry_note;
 pub mod find;
+mod line_reader;
 pub(crate) mod line_scanner;
 pub mod mark;
 pub mod name;

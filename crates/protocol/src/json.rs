@@ -16,7 +16,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 pub(crate) use checked::ValidatedJson;
-pub(crate) use surrogates::replace_lone_surrogates;
+pub use surrogates::replace_lone_surrogates;
 
 /// A value of one of our wires. Implementing it promises that encoding cannot fail: every key is a string, and no
 /// member refuses to be serialised.

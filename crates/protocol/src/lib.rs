@@ -11,4 +11,4 @@ mod json;
 pub mod lines;
 pub mod omp;
 
-pub use json::{ExtraMembers, JsNumber, RawJson, WireValue, encode_line};
+pub use json::{ExtraMembers, JsNumber, RawJson, WireValue, encode_line, replace_lone_surrogates};

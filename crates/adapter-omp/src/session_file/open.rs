@@ -13,8 +13,7 @@ use std::{
 
 use countersign_core::{digest::Digest, id::SessionId, time::Millis};
 use countersign_protocol::omp::session_file::{
-    FileForm, SessionEntryBody, SessionFileEntry, SessionHeader, SessionLine, SessionLineReader, VERSION,
-    read_session_file,
+    FileForm, SessionEntryBody, SessionFileEntry, SessionHeader, VERSION, read_session_file,
 };
 use countersign_runtime::tools::regular;
 use countersign_view::time::format_iso;
@@ -24,6 +23,7 @@ use super::{
     context_cuts::count_wordless,
     convert,
     entry_note::{EntryNote, places_on_last_path},
+    line_reader::{SessionLine, SessionLineReader},
     line_scanner::{FilePiece, LineScanner, hash_pieces},
     mark::FileMark,
 };

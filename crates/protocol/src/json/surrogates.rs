@@ -10,7 +10,7 @@ const REPLACEMENT: &str = "\\ufffd";
 const ESCAPE: usize = 6;
 
 /// Replaces every lonely half of a surrogate pair in `json` by U+FFFD. Leaves everything else as it is.
-pub(crate) fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
+pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return Cow::Borrowed(json);
     }

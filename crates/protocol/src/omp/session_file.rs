@@ -3,7 +3,6 @@
 //! It must not touch a file, nor know what a context is made of. Source: docs/protocol/omp.md, Session files.
 
 mod entry;
-mod line_reader;
 mod migration;
 mod orphans;
 mod title_line;
@@ -14,14 +13,12 @@ use serde_json::{Map, Value};
 
 pub use self::entry::{
     BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, LabelEntry, MessageEntry, ModeChange,
-    ModelChange, ServiceTierChange, SessionEntryBody, SessionFileEntry, SessionInfo, SessionInit, ThinkingLevelChange,
-    TtsrInjection,
+    ModelChange, ParentMember, ServiceTierChange, SessionEntryBody, SessionFileEntry, SessionInfo, SessionInit,
+    ThinkingLevelChange, TtsrInjection,
 };
-pub use self::line_reader::{SessionLine, SessionLineReader};
 pub use self::migration::{MigrationResult, migrate_lines};
 pub use self::title_line::TitleLine;
 use self::{
-    entry::ParentMember,
     orphans::{ReattachedCounts, reattach_orphans},
     unique::{IdUniqueness, separate_ids, with_ids},
 };
@@ -211,8 +208,11 @@ fn parse_header(line: &str) -> Option<SessionHeader> {
     serde_json::from_str(line).ok().filter(|_| is_session)
 }
 
-fn is_header(entry: &SessionFileEntry) -> bool {
-    matches!(&entry.body, SessionEntryBody::Unknown(line) if parse_header(line.as_text()).is_some())
+impl SessionFileEntry {
+    /// Returns true for a second header in a file. It is no entry, with any id: later entries would continue from it.
+    pub fn is_header(&self) -> bool {
+        matches!(&self.body, SessionEntryBody::Unknown(line) if parse_header(line.as_text()).is_some())
+    }
 }
 
 fn parse_members(line: &str) -> Option<Map<String, Value>> {
@@ -228,8 +228,7 @@ fn collect_entries(
     let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, reattached: 0, looped: 0, form };
     for line in lines {
         match line {
-            // A second header is no entry, with any id: later entries would continue from it.
-            Ok((mut entry, parent)) if !is_header(&entry) => {
+            Ok((mut entry, parent)) if !entry.is_header() => {
                 if parent == ParentMember::Missing {
                     attach_to_previous(&mut entry, file.entries.last());
                     file.form = FileForm::Older;

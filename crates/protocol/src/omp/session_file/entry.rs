@@ -268,9 +268,9 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
     Option::deserialize(deserializer).map(Some)
 }
 
-/// Parent in the line of an entry.
+/// Whether the line of an entry has a parent member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ParentMember {
+pub enum ParentMember {
     /// Its id, or null.
     Named,
     /// No parent member.
@@ -343,7 +343,10 @@ impl SessionFileEntry {
     }
 
     /// Reads one line as [`SessionFileEntry::parse`] does, and returns whether it names a parent.
-    pub(super) fn parse_with_parent(line: &str) -> Result<(Self, ParentMember), serde_json::Error> {
+    ///
+    /// # Errors
+    /// As [`SessionFileEntry::parse`].
+    pub fn parse_with_parent(line: &str) -> Result<(Self, ParentMember), serde_json::Error> {
         let line = replace_lone_surrogates(line);
         // A list would be read as the members of an object in their order, and has no id that could be changed.
         if !line.trim_start().starts_with('{') {

@@ -13,7 +13,7 @@ const LENGTH: usize = 256;
 
 impl TitleLine {
     /// Reads a line. `None` if it is another one.
-    pub(super) fn parse(line: &str) -> Option<Self> {
+    pub fn parse(line: &str) -> Option<Self> {
         let mut members: Map<String, Value> = serde_json::from_str(line).ok()?;
         (members.get("type")? == "title").then_some(())?;
         members.shift_remove("pad");

@@ -2,16 +2,18 @@
 //!
 //! It must not touch a file, nor change what a line says: a file in which that is needed is [`read_session_file`]'s.
 //!
-//! [`read_session_file`]: super::read_session_file
+//! [`read_session_file`]: countersign_protocol::omp::session_file::read_session_file
 
 use std::collections::HashSet;
 
-use super::{NotASession, SessionFileEntry, SessionHeader, TitleLine, VERSION, entry::ParentMember, is_header};
-use crate::json::replace_lone_surrogates;
+use countersign_protocol::{
+    omp::session_file::{NotASession, ParentMember, SessionFileEntry, SessionHeader, TitleLine, VERSION},
+    replace_lone_surrogates,
+};
 
 /// One line of a session file.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SessionLine {
+pub(super) enum SessionLine {
     /// Nothing but white space.
     Blank,
     /// The header, or the title line before it.
@@ -30,9 +32,9 @@ pub enum SessionLine {
 /// A file without a [`SessionLine::NeedsWholeFile`] has the entries that [`read_session_file`] finds in it, none of them moved, and
 /// as many unreadable lines.
 ///
-/// [`read_session_file`]: super::read_session_file
+/// [`read_session_file`]: countersign_protocol::omp::session_file::read_session_file
 #[derive(Debug, Default)]
-pub struct SessionLineReader {
+pub(super) struct SessionLineReader {
     is_begun: bool,
     title_line: Option<String>,
     header: Option<SessionHeader>,
@@ -45,7 +47,7 @@ impl SessionLineReader {
     ///
     /// # Errors
     /// [`NotASession`] if the header is expected and this is none.
-    pub fn read_line(&mut self, line: &str) -> Result<SessionLine, NotASession> {
+    pub(super) fn read_line(&mut self, line: &str) -> Result<SessionLine, NotASession> {
         let line = if std::mem::replace(&mut self.is_begun, true) {
             line
         } else {
@@ -64,7 +66,7 @@ impl SessionLineReader {
         let Ok((entry, parent)) = SessionFileEntry::parse_with_parent(line) else {
             return Ok(SessionLine::Unreadable);
         };
-        if is_header(&entry) {
+        if entry.is_header() {
             return Ok(SessionLine::Unreadable);
         }
         let is_behind_parent = entry.parent_id.as_ref().is_none_or(|parent| self.ids.contains(parent));
@@ -91,15 +93,16 @@ impl SessionLineReader {
     ///
     /// # Errors
     /// [`NotASession`] if there was none.
-    pub fn finish(self) -> Result<SessionHeader, NotASession> {
+    pub(super) fn finish(self) -> Result<SessionHeader, NotASession> {
         self.header.ok_or(NotASession)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use countersign_protocol::omp::session_file::{FileForm, SessionFileEntry, read_session_file};
+
     use super::{SessionLine, SessionLineReader};
-    use crate::omp::session_file::{FileForm, SessionFileEntry, read_session_file};
 
     const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/w"}"#;
 
