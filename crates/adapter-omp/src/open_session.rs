@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     attach::{AttachGuard, home},
-    session_file::{self, EntryWriter, SessionFileWriteError, name},
+    session_file::{self, BlobStore, EntryWriter, OpenedFile, SessionFileWriteError, name},
 };
 
 /// A session that is open.
@@ -177,7 +177,14 @@ impl OpenSession {
         if is_copy(&open.handle, &id, &opened).await {
             // The same session at another place: a conversation of its own, without the decisions.
             open.close().await;
-            return Err(OpenSessionError::Copy(opened));
+            let id = fresh_id(session_store).map_err(|error| OpenSessionError::Owner(error.to_string()))?;
+            return match set_id(&opened, &id, session_store.blob_store()) {
+                Ok(()) => Box::pin(Self::reopen_file(session_store, path, settings)).await,
+                Err(error) => {
+                    tracing::warn!(%error, "the copy of a session file cannot get an id of its own");
+                    Err(OpenSessionError::Copy(opened))
+                }
+            };
         }
         let is_new = session_store.record_home(&id, &opened.path)?;
         let (handle, is_own) = (open.handle.clone(), open.attach_guard.is_none());
@@ -267,14 +274,7 @@ impl OpenSession {
             SessionOrigin::Log(path) => {
                 EntryWriter::new(path.clone(), header, blobs).when_unanswered(session_store.common.dialect.unanswered)
             }
-            SessionOrigin::File(opened) => match opened.older_entries() {
-                None => EntryWriter::resume(opened.path.clone(), header, blobs, opened.whole)?,
-                Some(entries) => {
-                    let mut writer = EntryWriter::new(opened.path.clone(), header, blobs);
-                    writer.rewrite_entries(entries)?;
-                    writer
-                }
-            },
+            SessionOrigin::File(opened) => resume_writer(opened, blobs)?,
         };
         // A file that is unchanged since holds no name that is newer than ours.
         let is_as_left = is_recorded(&requests, &id, &writer).await;
@@ -395,6 +395,21 @@ impl OpenSession {
 }
 
 /// Returns a new session's id, in the form of its dialect.
+/// Returns the writer that continues a file, which is in the current form then.
+fn resume_writer(opened: &OpenedFile, blobs: BlobStore) -> Result<EntryWriter, SessionFileWriteError> {
+    let (path, header) = (opened.path.clone(), opened.header.clone());
+    let Some(entries) = opened.older_entries() else { return EntryWriter::resume(path, header, blobs, opened.whole) };
+    let mut writer = EntryWriter::new(path, header, blobs);
+    writer.rewrite_entries(entries)?;
+    Ok(writer)
+}
+
+/// Gives the session of a file another id. Nothing else in the file changes.
+fn set_id(opened: &OpenedFile, id: &SessionId, blobs: BlobStore) -> Result<(), SessionFileWriteError> {
+    let header = SessionHeader { id: id.to_string(), ..opened.header.clone() };
+    resume_writer(opened, blobs)?.replace_header(header).map(drop)
+}
+
 fn fresh_id(session_store: &SessionStore) -> Result<SessionId, getrandom::Error> {
     let mut seed = [0; 10];
     getrandom::fill(&mut seed)?;

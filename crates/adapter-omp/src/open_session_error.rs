@@ -44,6 +44,7 @@ pub enum OpenSessionError {
     BadId(String),
     #[error("where the session lives cannot be told: {0}")]
     Home(std::io::Error),
+    /// A copy of another session's file, and its header cannot be written.
     #[error("{path} is a copy of another session file", path = .0.path.display())]
     Copy(Arc<session_file::OpenedFile>),
 }

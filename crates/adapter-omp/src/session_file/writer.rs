@@ -245,8 +245,18 @@ impl EntryWriter {
     /// # Errors
     /// [`SessionFileWriteError`]; the file then has its old name, and the writer too.
     pub fn set_title(&mut self, title: Option<String>, at: Millis) -> Result<Vec<FileMark>, SessionFileWriteError> {
-        let old = self.header.clone();
-        self.header.set_title(title, &format_iso(at));
+        let mut header = self.header.clone();
+        header.set_title(title, &format_iso(at));
+        self.replace_header(header)
+    }
+
+    /// Puts `header`, which has a title line if the file's has one, in place of the file's. An existing file is replaced as a whole;
+    /// returns its state after each line, as after a rewrite all earlier marks are void.
+    ///
+    /// # Errors
+    /// [`SessionFileWriteError`]; the file and the writer then have the old header.
+    pub fn replace_header(&mut self, header: SessionHeader) -> Result<Vec<FileMark>, SessionFileWriteError> {
+        let old = std::mem::replace(&mut self.header, header);
         let written = self.rewrite_header();
         if written.is_err() {
             self.header = old;

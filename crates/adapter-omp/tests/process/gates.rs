@@ -149,7 +149,16 @@ fn a_session_is_the_same_by_every_name_of_its_file() {
     let copy = place.home.join("copy.jsonl");
     std::fs::copy(&file, &copy).unwrap();
     let mut forked = place.start(&["--resume", copy.to_str().unwrap()]);
+    let forked_id = forked.session_state()["sessionId"].clone();
+    assert_ne!(forked_id, id);
     assert!(want(&mut forked, &place, "echo ran >> count").1.is_some());
+    forked.kill();
+    // It stays that one.
+    let mut again = place.start(&["--resume", copy.to_str().unwrap()]);
+    assert_eq!(again.session_state()["sessionId"], forked_id);
+    assert_eq!(again.session_file(), copy);
+    again.kill();
+    assert_eq!(place.start(&["--resume", file.to_str().unwrap()]).session_state()["sessionId"], id);
 }
 
 #[test]

@@ -102,8 +102,32 @@ fn two_files_with_the_same_id_are_two_sessions() {
     let other = place.write_file("copy.jsonl", format!("{}\n{}\n", header(""), user("a", None, "other")));
     let mut second = place.start(&["--session", other.to_str().unwrap()]);
     assert_eq!(second.message_texts(), ["other"]);
+    second.run_turn("more");
     second.close_cleanly();
     assert_eq!(place.start(&["--session", path.to_str().unwrap()]).message_texts(), ["one", "two", "ok"]);
+    assert_eq!(place.start(&["--session", other.to_str().unwrap()]).message_texts(), ["other", "more", "ok"]);
+}
+
+#[test]
+fn a_copy_in_an_older_form_keeps_its_entries_and_becomes_a_session_of_its_own() {
+    let place = HostFixture::new();
+    let older = |text: &str| {
+        let header = json!({ "type": "session", "id": "0011223344556677", "timestamp": AT, "cwd": "/w" });
+        let message = json!({ "type": "message", "timestamp": AT, "message": { "role": "user", "content": text, "timestamp": 1 } });
+        format!("{header}\n{message}\n")
+    };
+    let path = place.write_file("first.jsonl", older("one"));
+    let mut first = place.start(&["--session", path.to_str().unwrap()]);
+    first.run_turn("two");
+    first.close_cleanly();
+    let copy = place.write_file("copy.jsonl", older("other"));
+    let mut second = place.start(&["--session", copy.to_str().unwrap()]);
+    let id = second.session_state()["sessionId"].clone();
+    second.run_turn("more");
+    second.close_cleanly();
+    let mut again = place.start(&["--session", copy.to_str().unwrap()]);
+    assert_eq!(again.message_texts(), ["other", "more", "ok"]);
+    assert_eq!(again.session_state()["sessionId"], id);
 }
 
 #[test]
