@@ -112,7 +112,7 @@ fn two_files_with_the_same_id_are_two_sessions() {
 fn a_copy_in_an_older_form_keeps_its_entries_and_becomes_a_session_of_its_own() {
     let place = HostFixture::new();
     let older = |text: &str| {
-        let header = json!({ "type": "session", "id": "0011223344556677", "timestamp": AT, "cwd": "/w" });
+        let header = json!({ "type": "session", "id": "0011223344556677", "timestamp": AT, "cwd": "" });
         let message = json!({ "type": "message", "timestamp": AT, "message": { "role": "user", "content": text, "timestamp": 1 } });
         format!("{header}\n{message}\n")
     };
