@@ -216,9 +216,8 @@ pub enum LogReadError {
     /// No such view was registered when the log was opened.
     #[error("there is no view {0}")]
     NoView(String),
-    /// The view panicked or could not be brought up to the log when it was opened, and the next opening tries it again; or records
-    /// that it lacks cannot be folded now, and the next read tries it again.
-    #[error("view {0} cannot be read now; the log of the program says why")]
+    /// The view panicked, or could not be brought up to the log when it was opened. The next opening tries it again.
+    #[error("view {0} is broken until the log is opened again")]
     BrokenView(String),
     /// The log was closed.
     #[error("the log is closed")]

@@ -194,11 +194,11 @@ pub trait Log: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Option<StoredContent>>, LogReadError>> + Send;
 
     /// Returns up to `limit` rows of a [`LogView`](crate::LogView), in the order of the bytes of their keys: those whose keys begin with
-    /// `prefix` and come after `after`. They are of all records up to one, at least up to the head when this was called.
+    /// `prefix` and come after `after`. They are of all records up to the head, neither more nor less.
     ///
     /// # Errors
-    /// As [`Log::read_records`]; [`LogReadError::NoView`] if it was not registered at opening, [`LogReadError::BrokenView`] if
-    /// records that it lacks cannot be folded, or it panicked and is out of use until the next.
+    /// As [`Log::read_records`]; [`LogReadError::NoView`] if it was not registered at opening, [`LogReadError::BrokenView`] if it is
+    /// out of use until the next.
     fn read_view(
         &self,
         partition: Partition,

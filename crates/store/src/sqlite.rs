@@ -47,7 +47,6 @@ use self::{
     ballast::Ballast,
     file::SqliteLogFile,
     readers::ReaderPool,
-    views::RowsRead,
     writer::{AppendRequest, LogWriter, WriterCommand},
 };
 use crate::{
@@ -426,25 +425,13 @@ impl Log for SqliteLog {
         let Some(view) = self.0.shared.options.views.iter().find(|view| view.name() == name).cloned() else {
             return Err(LogReadError::NoView(name.to_owned()));
         };
-        let (prefix, after): (Arc<str>, Option<Arc<str>>) = (prefix.into(), after.map(Into::into));
-        let rows_from = |at_least: Option<Lsn>| {
-            let (view, prefix, after) = (Arc::clone(&view), Arc::clone(&prefix), after.clone());
-            self.run_query(partition, move |connection| {
-                let rows = (&*prefix, after.as_deref(), limit);
-                views::read_rows(connection, (view.name(), view.version()), rows, at_least)
-            })
+        let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
+        let rows = move |connection: &rusqlite::Connection| {
+            views::read_rows(connection, (view.name(), view.version()), &prefix, after.as_deref(), limit)
         };
-        let wanted = match rows_from(None).await? {
-            None => return Ok(Vec::new()),
-            Some(RowsRead::Rows(rows)) => return Ok(rows),
-            Some(RowsRead::Behind(wanted)) => wanted,
-        };
-        // Views are folded when they are read, not with each append. Why that failed is logged where the log is written; the view is
-        // then still behind.
-        let _ = self.request_reply(|reply| WriterCommand::FoldViews { reply }).await;
-        match rows_from(Some(wanted)).await? {
-            Some(RowsRead::Rows(rows)) => Ok(rows),
-            Some(RowsRead::Behind(_)) => Err(LogReadError::BrokenView(name.to_owned())),
+        match self.run_query(partition, rows).await? {
+            Some(Some(rows)) => Ok(rows),
+            Some(None) => Err(LogReadError::BrokenView(name.to_owned())),
             None => Ok(Vec::new()),
         }
     }

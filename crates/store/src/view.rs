@@ -1,4 +1,4 @@
-//! Views: rows folded from the log and stored with it, read as of all records that are there.
+//! Views: rows folded from the log and stored with it, always of exactly the records that are there.
 //!
 //! It must not know what a view is about, nor where its rows are kept.
 
@@ -12,15 +12,16 @@ use tracing::error;
 
 use crate::record::StoredRecord;
 
-/// Rows that are derived from the records of a log and stored with them. A read of them sees every write that was acknowledged
-/// before it: the missing records are folded first, so that appends need not wait for views.
+/// A follower of the log that runs inside the append: its rows and the records that they come from are written together
+/// or not at all, so a read of it sees every write before it.
 ///
 /// Register it where the log is opened. There it is folded again, page by page, if its version changed or it is of
 /// another history; an opening that was cut short continues at the next one. A view that is no longer registered is
 /// dropped when the log is opened without it.
 ///
 /// # Panics
-/// A panic in [`LogView::fold_record`] costs the view and nothing else: nothing of the view is kept, and reading it returns [`LogReadError::BrokenView`](crate::LogReadError::BrokenView), and the next opening of the log folds it again.
+/// A panic in [`LogView::fold_record`] costs the view and nothing else: the append succeeds, nothing of the view is kept, reading it
+/// returns [`LogReadError::BrokenView`](crate::LogReadError::BrokenView), and the next opening of the log folds it again.
 pub trait LogView: Send + Sync {
     /// Tells it from the other views of the log.
     fn name(&self) -> &'static str;
@@ -36,8 +37,8 @@ pub trait LogView: Send + Sync {
 
     /// Folds one record into `rows`, in the order of the log.
     ///
-    /// It may read nothing but what is handed in and keep nothing but rows: a record is folded again if its rows could not be
-    /// written. `content` is absent if there is none, or not any more, or if it does not fit its digest.
+    /// It may read nothing but what is handed in and keep nothing but rows: a record may be folded again after its
+    /// append failed. `content` is absent if there is none, or not any more, or if it does not fit its digest.
     fn fold_record(&self, record: &StoredRecord, content: Option<&str>, rows: &mut dyn ViewRows);
 }
 
@@ -49,7 +50,7 @@ impl fmt::Debug for dyn LogView + '_ {
 
 /// The rows of one view while a record is folded.
 ///
-/// When the machine fails, reads find nothing, and the folded rows are not written.
+/// When the machine fails, reads find nothing, and the folded rows are not written: nor is the batch that they come from.
 pub trait ViewRows {
     /// Returns the value of `key`.
     fn get(&mut self, key: &str) -> Option<Bytes>;

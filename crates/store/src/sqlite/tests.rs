@@ -34,9 +34,10 @@ fn failing(path: &Path) -> (SqliteLog, Arc<AtomicUsize>) {
 fn failing_with(path: &Path, options: LogOptions) -> (SqliteLog, Arc<AtomicUsize>) {
     let mut file = SqliteLogFile::create_file(path, &options, None).unwrap();
     assert_eq!(super::write::take_over(&file.connection).unwrap(), EPOCH);
-    let result = super::write::append_batches(&file.connection, [(EPOCH, Lsn(0), &text_batch(&["one"]))]).unwrap();
-    assert!(matches!(result.answers[..], [Ok(Lsn(1))]), "{:?}", result.answers);
-    super::views::catch_up(&file.connection, &options.views);
+    let result =
+        super::write::append_batches(&file.connection, &options.views, [(EPOCH, Lsn(0), &text_batch(&["one"]))])
+            .unwrap();
+    assert!(matches!(result[..], [Ok(Lsn(1))]), "{result:?}");
     let failures = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&failures);
     let fail = move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();

@@ -1,11 +1,11 @@
-//! Folds the records of the file into the rows of views.
+//! Keeps the rows of views in step with the records of the file.
 //!
-//! It must not know the rows of a view. A view without a position is before the first record.
+//! It must not know the rows of a view. A view is in step if its version is the registered one and its position is the
+//! head; any other is neither folded nor read. One without a position is before the first record.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use countersign_core::id::Lsn;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use tracing::{info, warn};
 
@@ -21,98 +21,41 @@ use crate::{
 /// Records that are folded in one transaction when a view is rebuilt.
 const PAGE: usize = 512;
 
+/// A record that was just written, as views are shown it.
+pub(super) struct WrittenRecord {
+    pub(super) stored: StoredRecord,
+    pub(super) content: Option<Arc<str>>,
+}
+
 /// Progress of a view's folding, and the version that did it.
 struct ViewPosition {
     version: u32,
     head: LogHead,
 }
 
-/// Views that are neither folded nor read until the log is opened again.
-pub(super) type BrokenViews = BTreeSet<&'static str>;
-
-/// A record that was just written, and its content.
-pub(super) struct WrittenRecord {
-    pub(super) stored: StoredRecord,
-    pub(super) content: Option<Arc<str>>,
-}
-
-/// Folds the records that were written since the last time into every view that is not in `broken`, and adds those that panic to it.
-/// `written` are the last records, or some of those before: what is not among them is read. One transaction.
-pub(super) fn fold_due(
+/// Folds `written`, which comes after `before`, into every view that is in step. Part of the append's transaction.
+pub(super) fn follow_views(
     connection: &Connection,
     views: &[Arc<dyn LogView>],
-    broken: &mut BrokenViews,
+    before: LogHead,
     written: &[WrittenRecord],
 ) -> rusqlite::Result<()> {
-    let head = query::read_head(connection)?;
+    let Some(last) = written.last() else { return Ok(()) };
     for view in views {
-        if broken.contains(view.name()) {
+        if !in_step(connection, view.name(), view.version(), before)? {
             continue;
         }
-        let mut at = view_position(connection, view.name())?.map_or(LogHead::EMPTY, |at| at.head);
-        while at.lsn < head.lsn {
-            let first = written.iter().position(|record| record.stored.lsn == at.lsn.next());
-            let next = first.map(|first| contiguous_start(&written[first..])).unwrap_or_default();
-            let further = if next.is_empty() {
-                fold_behind(connection, &**view, at, PAGE)?
-            } else {
-                fold_written(connection, &**view, next)?
-            };
-            match further {
-                Some(further) => at = further,
-                None => {
-                    broken.insert(view.name());
-                    break;
-                }
-            }
+        let mut rows = SqliteRows::for_view(connection, &**view);
+        let folded = written.iter().try_for_each(|WrittenRecord { stored, content }| {
+            view::fold_guarded(&**view, stored, content.as_deref(), &mut rows)
+        });
+        rows.into_result()?;
+        match folded {
+            Ok(()) => move_to(connection, &**view, LogHead { lsn: last.stored.lsn, chain: last.stored.chain })?,
+            Err(ViewPanic) => clear_view(connection, view.name())?,
         }
     }
     Ok(())
-}
-
-/// Returns the records up to the first gap: one whose commit was uncertain may be in the log and not among them.
-fn contiguous_start(written: &[WrittenRecord]) -> &[WrittenRecord] {
-    let is_next = |pair: &[WrittenRecord]| pair[1].stored.lsn == pair[0].stored.lsn.next();
-    let length = written.windows(2).take_while(|pair| is_next(pair)).count() + 1;
-    &written[..length.min(written.len())]
-}
-
-/// Folds records that come after the position of a view and returns the new position. `None` if the view panicked, and is no more.
-fn fold_written(
-    connection: &Connection,
-    view: &dyn LogView,
-    written: &[WrittenRecord],
-) -> rusqlite::Result<Option<LogHead>> {
-    let Some(WrittenRecord { stored: last, .. }) = written.last() else { return Ok(None) };
-    let mut rows = SqliteRows::for_view(connection, view);
-    let folded = written.iter().try_for_each(|WrittenRecord { stored, content }| {
-        view::fold_guarded(view, stored, content.as_deref(), &mut rows)
-    });
-    rows.into_result()?;
-    if let Err(ViewPanic) = folded {
-        clear_view(connection, view.name())?;
-        return Ok(None);
-    }
-    let reached = LogHead { lsn: last.lsn, chain: last.chain };
-    move_to(connection, view, reached)?;
-    Ok(Some(reached))
-}
-
-/// Returns the views whose rows are of no use after [`catch_up`]: they panicked, or could not be emptied. One that only lacks records
-/// is folded further when it is read.
-pub(super) fn find_broken_views(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<BrokenViews> {
-    let is_empty = query::read_head(connection)? == LogHead::EMPTY;
-    let mut broken = BrokenViews::new();
-    for view in views {
-        let is_usable = match view_position(connection, view.name())? {
-            Some(at) => at.version == view.version() && is_of_this_log(connection, at.head)?,
-            None => is_empty,
-        };
-        if !is_usable {
-            broken.insert(view.name());
-        }
-    }
-    Ok(broken)
 }
 
 /// Drops the views that are not registered and folds the missing records into the others, a page a transaction.
@@ -194,56 +137,37 @@ fn fold_behind(
     Ok(Some(reached))
 }
 
-/// Drops anything that a view may have kept of contents that were just removed, and folds it again from the rest. Part of the
-/// redaction's transaction.
-pub(super) fn forget_contents(
-    connection: &Connection,
-    views: &[Arc<dyn LogView>],
-    broken: &mut BrokenViews,
-) -> rusqlite::Result<()> {
+/// Drops anything that a view may have kept of contents that were just removed. Part of the redaction's transaction.
+pub(super) fn forget_contents(connection: &Connection, views: &[Arc<dyn LogView>]) -> rusqlite::Result<()> {
     for name in unregistered_views(connection, views)? {
         clear_view(connection, &name)?;
     }
+    let head = query::read_head(connection)?;
     for view in views {
-        let is_broken = broken.contains(view.name());
-        if !is_broken && !view.reads_contents() {
+        let in_step = in_step(connection, view.name(), view.version(), head)?;
+        if in_step && !view.reads_contents() {
             continue;
         }
         clear_view(connection, view.name())?;
-        if !is_broken && fold_behind(connection, &**view, LogHead::EMPTY, usize::MAX)?.is_none() {
-            broken.insert(view.name());
+        if in_step {
+            fold_behind(connection, &**view, LogHead::EMPTY, usize::MAX)?;
         }
     }
     Ok(())
 }
 
-/// Rows of a view, or what is missing for them.
-pub(super) enum RowsRead {
-    Rows(Vec<(String, Bytes)>),
-    /// The view lacks records up to this one.
-    Behind(Lsn),
-}
-
-/// Reads up to `limit` rows whose keys begin with `prefix` and come after `after`, if the view has all records up to `at_least`, or
-/// up to the head if that is not given. To be called in a read transaction.
+/// Reads up to `limit` rows whose keys begin with `prefix` and come after `after`. `None` if the view is not in step.
 pub(super) fn read_rows(
     connection: &Connection,
     (name, version): (&str, u32),
-    (prefix, after, limit): (&str, Option<&str>, usize),
-    at_least: Option<Lsn>,
-) -> rusqlite::Result<RowsRead> {
-    let wanted = match at_least {
-        Some(lsn) => lsn,
-        None => query::read_head(connection)?.lsn,
-    };
-    let reached = match view_position(connection, name)? {
-        Some(at) => Some(at.head.lsn).filter(|_| at.version == version),
-        None => Some(Lsn(0)),
-    };
-    if reached.is_none_or(|reached| reached < wanted) {
-        return Ok(RowsRead::Behind(wanted));
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> rusqlite::Result<Option<Vec<(String, Bytes)>>> {
+    if !in_step(connection, name, version, query::read_head(connection)?)? {
+        return Ok(None);
     }
-    select_rows(connection, name, prefix, after, limit).map(RowsRead::Rows)
+    select_rows(connection, name, prefix, after, limit).map(Some)
 }
 
 /// Keys are ordered by their bytes, so those with the same prefix lie together.
@@ -276,6 +200,13 @@ fn select_rows(
         rows.push((key, Bytes::from(row.get::<_, Vec<u8>>(1)?)));
     }
     Ok(rows)
+}
+
+fn in_step(connection: &Connection, name: &str, version: u32, head: LogHead) -> rusqlite::Result<bool> {
+    Ok(match view_position(connection, name)? {
+        Some(at) => at.version == version && at.head == head,
+        None => head == LogHead::EMPTY,
+    })
 }
 
 fn view_position(connection: &Connection, name: &str) -> rusqlite::Result<Option<ViewPosition>> {

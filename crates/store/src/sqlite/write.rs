@@ -14,7 +14,7 @@ use super::{
     epoch,
     file::BUSY,
     query,
-    views::{self, BrokenViews, WrittenRecord},
+    views::{self, WrittenRecord},
 };
 use crate::{
     chain::{self, ChainLink, SALT_SIZE},
@@ -42,30 +42,28 @@ impl From<rusqlite::Error> for TransactionError {
     }
 }
 
-/// Answers to appends that shared a transaction, in their order, and the records that it wrote.
-pub(super) struct AppendedGroup {
-    pub(super) answers: Vec<Result<Lsn, AppendError>>,
-    pub(super) written: Vec<WrittenRecord>,
-}
-
-/// Writes those of `batches` that are of the current epoch and whose expected position is the head when their turn comes, in
-/// one transaction.
+/// Writes those of `batches` that are of the current epoch and whose expected position is the head when their turn comes,
+/// and folds them into `views`, in one transaction.
 pub(super) fn append_batches<'a>(
     connection: &Connection,
+    views: &[Arc<dyn LogView>],
     batches: impl IntoIterator<Item = (Epoch, Lsn, &'a Batch)>,
-) -> Result<AppendedGroup, TransactionError> {
+) -> Result<Vec<Result<Lsn, AppendError>>, TransactionError> {
     run_transaction(connection, |connection| {
         let current = epoch::current_epoch(connection)?;
-        let mut head = query::read_head(connection)?;
-        let (mut answers, mut written) = (Vec::new(), Vec::new());
+        let before = query::read_head(connection)?;
+        let mut head = before;
+        let mut answers = Vec::new();
+        let mut written = (!views.is_empty()).then(Vec::new);
         for (epoch, expected, batch) in batches {
             let answer = batch.check_turn((epoch, expected), (current, head.lsn));
             if answer.is_ok() {
-                head = insert_batch(connection, head, batch, &mut written)?;
+                head = insert_batch(connection, head, batch, written.as_mut())?;
             }
             answers.push(answer.map(|()| head.lsn));
         }
-        Ok(AppendedGroup { answers, written })
+        views::follow_views(connection, views, before, &written.unwrap_or_default())?;
+        Ok(answers)
     })
 }
 
@@ -73,7 +71,7 @@ fn insert_batch(
     connection: &Connection,
     mut head: LogHead,
     batch: &Batch,
-    written: &mut Vec<WrittenRecord>,
+    mut written: Option<&mut Vec<WrittenRecord>>,
 ) -> rusqlite::Result<LogHead> {
     for record in &batch.0 {
         let lsn = head.lsn.next();
@@ -86,8 +84,10 @@ fn insert_batch(
                 .prepare_cached("INSERT INTO contents (lsn, salt, bytes) VALUES (?1, ?2, ?3)")?
                 .execute(params![query::sql_position(lsn), salt, text.as_bytes()])?;
         }
-        let stored = StoredRecord::new(record, lsn, content_digest, chain);
-        written.push(WrittenRecord { stored, content: record.content.clone() });
+        if let Some(written) = &mut written {
+            let stored = StoredRecord::new(record, lsn, content_digest, chain);
+            written.push(WrittenRecord { stored, content: record.content.clone() });
+        }
         head = LogHead { lsn, chain };
     }
     Ok(head)
@@ -146,7 +146,7 @@ pub(super) fn save_snapshot(connection: &Connection, snapshot: &Snapshot) -> Res
 /// Empties the contents of `lsns`, also where `views` kept them, and says how many there were.
 pub(super) fn redact_contents(
     connection: &Connection,
-    (views, broken): (&[Arc<dyn LogView>], &mut BrokenViews),
+    views: &[Arc<dyn LogView>],
     lsns: &[Lsn],
 ) -> Result<usize, TransactionError> {
     run_transaction(connection, |connection| {
@@ -155,24 +155,10 @@ pub(super) fn redact_contents(
         let removed =
             lsns.iter().map(|lsn| statement.execute([query::sql_position(*lsn)])).sum::<Result<usize, _>>()?;
         if removed > 0 {
-            views::forget_contents(connection, views, broken)?;
+            views::forget_contents(connection, views)?;
         }
         Ok(removed)
     })
-}
-
-/// Folds the records that views lack into them, where possible from `written`. Its commit is not synced: what a power cut takes of it is folded again when the log is
-/// opened.
-pub(super) fn fold_views(
-    connection: &Connection,
-    views: &[Arc<dyn LogView>],
-    broken: &mut BrokenViews,
-    written: &[WrittenRecord],
-) -> Result<(), TransactionError> {
-    connection.pragma_update(None, "synchronous", "normal")?;
-    let folded = run_transaction(connection, |connection| views::fold_due(connection, views, broken, written));
-    connection.pragma_update(None, "synchronous", "full")?;
-    folded
 }
 
 /// Begins the next epoch.

@@ -16,8 +16,7 @@ use super::{
     ballast::Ballast,
     epoch::EpochClaim,
     file::SqliteLogFile,
-    views::{self, BrokenViews, WrittenRecord},
-    write::{self, AppendedGroup, TransactionError},
+    write::{self, TransactionError},
 };
 use crate::{
     error::{AppendError, ErrorCause, LogOpenError, LogWriteError},
@@ -26,9 +25,6 @@ use crate::{
 
 /// Appends that share one commit, at most.
 const GROUP: usize = 256;
-
-/// Records after which views are folded though nobody reads them: about so many at most are folded by a read, and after a kill.
-const FOLD_AFTER: usize = 512;
 
 /// Bytes of facts and content after which no further append is taken into a commit.
 const GROUP_BYTES: usize = 1024 * 1024;
@@ -41,7 +37,6 @@ pub(super) enum WriterCommand {
     SaveSnapshot { snapshot: Snapshot, reply: oneshot::Sender<Result<(), LogWriteError>> },
     Probe { reply: oneshot::Sender<Result<(), LogWriteError>> },
     Settle { reply: oneshot::Sender<Result<(), ErrorCause>> },
-    FoldViews { reply: oneshot::Sender<()> },
 }
 
 /// One batch, and who waits for it.
@@ -62,32 +57,12 @@ pub(super) struct LogWriter {
     lingers: bool,
     /// Epoch of the last try to make the file, which may be in it though the try failed.
     last_claim: Option<Epoch>,
-    /// The last records, which views lack.
-    unfolded: Vec<WrittenRecord>,
-    /// Bytes of their facts and contents.
-    unfolded_bytes: usize,
-    broken_views: BrokenViews,
 }
 
 impl LogWriter {
     pub(super) fn new(shared: Arc<SqliteState>, file: Option<SqliteLogFile>) -> Self {
         let ballast = Ballast::new(shared.options.ballast.clone());
-        let views = &shared.options.views;
-        let find_broken = |file: &SqliteLogFile| {
-            let all_views = |_| views.iter().map(|view| view.name()).collect();
-            views::find_broken_views(&file.connection, views).unwrap_or_else(all_views)
-        };
-        let broken_views = file.as_ref().map(find_broken).unwrap_or_default();
-        Self {
-            shared,
-            file,
-            ballast,
-            lingers: true,
-            last_claim: None,
-            unfolded: Vec::new(),
-            unfolded_bytes: 0,
-            broken_views,
-        }
+        Self { shared, file, ballast, lingers: true, last_claim: None }
     }
 
     /// Writes until all senders are gone, then closes the file and gives its lock back.
@@ -106,13 +81,8 @@ impl LogWriter {
                 WriterCommand::SaveSnapshot { snapshot, reply } => drop(reply.send(self.save_snapshot(&snapshot))),
                 WriterCommand::Probe { reply } => drop(reply.send(self.probe_write())),
                 WriterCommand::Settle { reply } => drop(reply.send(self.settle_commit())),
-                WriterCommand::FoldViews { reply } => {
-                    self.fold_views();
-                    let _ = reply.send(());
-                }
             }
         }
-        self.fold_views();
     }
 
     fn append_group(&mut self, group: Vec<AppendRequest>) {
@@ -127,34 +97,6 @@ impl LogWriter {
         if recorded {
             self.ballast.make_file();
         }
-        if self.unfolded.len() >= FOLD_AFTER || self.unfolded_bytes >= GROUP_BYTES {
-            self.fold_views();
-        }
-    }
-
-    /// Folds the records that views lack. The log can do without them: where that fails, the next read tries again.
-    fn fold_views(&mut self) {
-        if let Err(error) = self.try_to_fold_views() {
-            warn!(%error, "cannot update the views of the log");
-        }
-        // If it failed, it is not tried again after each append, and then reads the records.
-        self.forget_unfolded();
-    }
-
-    fn forget_unfolded(&mut self) {
-        self.unfolded.clear();
-        self.unfolded_bytes = 0;
-    }
-
-    fn try_to_fold_views(&mut self) -> Result<(), LogWriteError> {
-        if self.shared.options.views.is_empty() {
-            return Ok(());
-        }
-        self.settle_commit()?;
-        let Some(file) = &self.file else { return Ok(()) };
-        let views = &self.shared.options.views;
-        write::fold_views(&file.connection, views, &mut self.broken_views, &self.unfolded)
-            .map_err(|failure| self.write_error(failure))
     }
 
     /// Makes the file if need be, checks that it is still in its place, and clears away the rest of an unsettled commit.
@@ -191,17 +133,8 @@ impl LogWriter {
     fn record_group(&mut self, group: &[AppendRequest]) -> Vec<Result<Lsn, AppendError>> {
         let Some(file) = &self.file else { return vec![Err(AppendError::Closed); group.len()] };
         let batches = group.iter().map(|append| (append.epoch, append.expected, &append.batch));
-        match write::append_batches(&file.connection, batches) {
-            Ok(AppendedGroup { answers, written }) => {
-                if !self.shared.options.views.is_empty() {
-                    let size = |record: &WrittenRecord| {
-                        record.stored.facts.len() + record.content.as_ref().map_or(0, |content| content.len())
-                    };
-                    self.unfolded_bytes += written.iter().map(size).sum::<usize>();
-                    self.unfolded.extend(written);
-                }
-                answers
-            }
+        match write::append_batches(&file.connection, &self.shared.options.views, batches) {
+            Ok(answers) => answers,
             Err(TransactionError::Before(_)) if group.len() > 1 => {
                 group.iter().flat_map(|append| self.record_group(slice::from_ref(append))).collect()
             }
@@ -291,11 +224,8 @@ impl LogWriter {
 
     fn redact_contents(&mut self, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
         self.settle_commit()?;
-        // Texts that are removed may be among them.
-        self.forget_unfolded();
         let Some(file) = &self.file else { return Ok(0) };
-        let views = (&*self.shared.options.views, &mut self.broken_views);
-        let removed = match write::redact_contents(&file.connection, views, lsns) {
+        let removed = match write::redact_contents(&file.connection, &self.shared.options.views, lsns) {
             Ok(removed) => removed,
             Err(failure) => return Err(self.write_error(failure)),
         };

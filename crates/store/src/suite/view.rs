@@ -205,9 +205,6 @@ pub async fn a_view_forgets_what_was_redacted(subject: &impl LogFixture) {
     let (view, facts) = (TextView::new(1), TextView::of_facts());
     let log = subject.open_with(vec![view.clone(), facts.clone()]).await;
     append_texts(&log, 0, &["content a", "content b"]).await;
-    for name in ["said", "facts"] {
-        assert_eq!(view_texts(&log, name).await.len(), 2);
-    }
     assert_eq!(log.redact_contents(ZERO, &[Lsn(1)]).await.expect("writable"), 1);
     assert_eq!(view_texts(&log, "said").await, ["00001 v1 -", "00002 v1 content b"]);
     assert_eq!(row_count(&log, "said").await, Some(Bytes::from_static(b"2")));

@@ -102,9 +102,6 @@ async fn do_deed(deed: &str) {
     if deed == "die while rebuilding" {
         return crate::views::die_while_rebuilding(&path);
     }
-    if deed == "die with unfolded records" {
-        return crate::views::die_with_unfolded_records(&path).await;
-    }
     let log = SqliteLog::open(path, LogOptions::default()).unwrap();
     match deed {
         "hold" => {

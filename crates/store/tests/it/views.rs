@@ -4,7 +4,8 @@ use std::{io::Read, path::Path, sync::Arc};
 
 use countersign_core::id::Lsn;
 use countersign_store::{
-    Batch, Log, LogOptions, LogReadError, LogRecord, LogView, Partition, SqliteLog, StoredRecord, ViewRows,
+    AppendError, Batch, Log, LogOptions, LogReadError, LogRecord, LogView, Partition, SqliteLog, StoredRecord,
+    ViewRows,
     suite::{TextView, append_as_owner, text_batch, text_record},
 };
 
@@ -107,55 +108,16 @@ async fn a_view_for_which_there_is_no_space_keeps_no_log_from_being_opened() {
 }
 
 #[tokio::test]
-async fn a_view_without_space_for_its_rows_is_in_the_way_of_no_append() {
+async fn a_batch_whose_rows_find_no_space_leaves_nothing_behind() {
     let place = LogFolder::new();
     let views: Vec<Arc<dyn LogView>> = vec![Arc::new(DoublingView)];
     let log = SqliteLog::open(place.log(), LogOptions { views, max_pages: Some(64), ..LogOptions::default() }).unwrap();
-    append_as_owner(&log, Lsn(0), text_batch(&["content a"])).await.unwrap();
-    let rows = async || log.read_view(ZERO, "twice", "", None, 9).await.map(|rows| rows.len());
-    assert_eq!(rows().await.unwrap(), 1);
-    append_as_owner(&log, Lsn(1), Batch(vec![with(&"large ".repeat(20_000))])).await.unwrap();
-    assert!(matches!(rows().await, Err(LogReadError::BrokenView(_))));
-    assert_eq!(append_as_owner(&log, Lsn(2), text_batch(&["content b"])).await.unwrap(), Lsn(3));
-    assert_eq!(log.redact_contents(ZERO, &[Lsn(2)]).await.unwrap(), 1);
-    assert_eq!(rows().await.unwrap(), 3, "there is space for the rows now");
-}
-
-#[tokio::test]
-async fn records_without_a_reader_of_their_view_are_folded_in_groups_and_at_the_end() {
-    for count in [10, 1_000, 2_500] {
-        let place = LogFolder::new();
-        let view = TextView::new(1);
-        let log = open(&place, &view);
-        for lsn in 0..count {
-            append_as_owner(&log, Lsn(lsn), text_batch(&["content x"])).await.unwrap();
-            assert!(lsn as usize - view.shown_count().min(lsn as usize) <= 512, "of {count}");
-        }
-        log.close().await;
-        assert_eq!(view.shown_count(), count as usize);
-        assert_eq!(texts(&open(&place, &view)).await.len(), count as usize);
-        assert_eq!(view.shown_count(), count as usize, "none is folded twice");
-    }
-}
-
-/// Runs in a child: it dies with records that no view has.
-pub(crate) async fn die_with_unfolded_records(log: &Path) {
-    let views: Vec<Arc<dyn LogView>> = vec![TextView::new(1)];
-    let log = SqliteLog::open(log, LogOptions { views, ..LogOptions::default() }).unwrap();
-    append_as_owner(&log, Lsn(0), text_batch(&["content a", "content b"])).await.unwrap();
-    assert_eq!(texts(&log).await.len(), 2);
-    append_as_owner(&log, Lsn(2), text_batch(&["content c"])).await.unwrap();
-    std::process::abort();
-}
-
-#[tokio::test]
-async fn a_view_gets_the_records_of_a_killed_process_that_it_lacks() {
-    let place = LogFolder::new();
-    assert!(!ChildProcess::spawn("die with unfolded records", &place.log()).ended_well());
-    let view = TextView::new(1);
-    let log = open(&place, &view);
-    assert_eq!(texts(&log).await, ["v1 content a", "v1 content b", "v1 content c"]);
-    assert_eq!(view.shown_count(), 1, "the first two were folded before");
+    append_as_owner(&log, Lsn(0), text_batch(&["one"])).await.unwrap();
+    let result = append_as_owner(&log, Lsn(1), Batch(vec![with(&"large ".repeat(20_000))])).await;
+    assert!(matches!(result, Err(AppendError::Full)), "{result:?}");
+    assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(1));
+    assert_eq!(append_as_owner(&log, Lsn(1), text_batch(&["content b"])).await.unwrap(), Lsn(2));
+    assert_eq!(log.read_view(ZERO, "twice", "", None, 9).await.unwrap().len(), 2);
 }
 
 /// A view that wants more space than the record did.
