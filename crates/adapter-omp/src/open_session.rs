@@ -5,6 +5,7 @@ mod move_to_gateway;
 mod session_start;
 
 use std::{
+    fs::OpenOptions,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,12 +20,15 @@ use countersign_core::{
 use countersign_protocol::omp::session_file::{SessionFileEntry as FileEntry, SessionHeader};
 use countersign_runtime::{
     CommandSource, InboxLane, OwnerError, OwnerHandle, Subscriber, store,
-    tools::{TodoList, todo},
+    tools::{TodoList, regular, todo},
 };
 
 pub(crate) use self::session_start::{SessionStart, first_entries};
 
-use self::logged_session::{cwd_of, is_copy, is_recorded, name_of, path_of, record_mark, tree_of};
+use self::{
+    logged_session::{cwd_of, is_copy, is_recorded, name_of, path_of, record_mark, tree_of},
+    move_to_gateway::MoveResult,
+};
 use super::{
     dialect_options::SessionIdForm,
     entries,
@@ -147,7 +151,7 @@ impl OpenSession {
     ) -> Result<Option<Self>, OpenSessionError> {
         let Some(opened) = read_file(path).await? else {
             let Some(id) = recover_unwritten::find_by_path(session_store, path).await else { return Ok(None) };
-            if move_to_gateway::move_session(session_store, &id, path).await? {
+            if move_to_gateway::move_session(session_store, &id, path, None).await? == MoveResult::Again {
                 // Its file is written now.
                 return Box::pin(Self::reopen_file(session_store, path, settings)).await;
             }
@@ -165,7 +169,7 @@ impl OpenSession {
         let listed = tokio::task::spawn_blocking(move || todos_on_path(Some(&file), &[])).await;
         let listed = listed.map_err(|error| OpenSessionError::Owner(error.to_string()))??;
         let sent_tasks = TodoList::new(todo::TodoStorage::Session, listed.get());
-        if move_to_gateway::move_session(session_store, &id, path).await? {
+        if move_to_gateway::move_session(session_store, &id, path, Some(&opened)).await? == MoveResult::Again {
             return Box::pin(Self::reopen_file(session_store, path, settings)).await;
         }
         let open = session_store.open(&id, listed).await.map_err(|error| match error {
@@ -176,15 +180,8 @@ impl OpenSession {
         })?;
         if is_copy(&open.handle, &id, &opened).await {
             // The same session at another place: a conversation of its own, without the decisions.
-            open.close().await;
-            let id = fresh_id(session_store).map_err(|error| OpenSessionError::Owner(error.to_string()))?;
-            return match set_id(&opened, &id, session_store.blob_store()) {
-                Ok(()) => Box::pin(Self::reopen_file(session_store, path, settings)).await,
-                Err(error) => {
-                    tracing::warn!(%error, "the copy of a session file cannot get an id of its own");
-                    Err(OpenSessionError::Copy(opened))
-                }
-            };
+            separate_copy(session_store, open, &opened).await?;
+            return Box::pin(Self::reopen_file(session_store, path, settings)).await;
         }
         let is_new = session_store.record_home(&id, &opened.path)?;
         let (handle, is_own) = (open.handle.clone(), open.attach_guard.is_none());
@@ -396,18 +393,52 @@ impl OpenSession {
 
 /// Returns a new session's id, in the form of its dialect.
 /// Returns the writer that continues a file, which is in the current form then.
+///
+/// # Errors
+/// [`SessionFileWriteError`], also if the file is no longer as it was read.
 fn resume_writer(opened: &OpenedFile, blobs: BlobStore) -> Result<EntryWriter, SessionFileWriteError> {
-    let (path, header) = (opened.path.clone(), opened.header.clone());
-    let Some(entries) = opened.older_entries() else { return EntryWriter::resume(path, header, blobs, opened.whole) };
-    let mut writer = EntryWriter::new(path, header, blobs);
+    let (path, header, mark) = (opened.path.clone(), opened.header.clone(), opened.mark);
+    let Some(entries) = opened.older_entries() else {
+        return EntryWriter::resume(path, header, blobs, mark, opened.whole);
+    };
+    let mut writer = EntryWriter::take_over(path, header, blobs, mark)?;
     writer.rewrite_entries(entries)?;
     Ok(writer)
 }
 
+/// Gives the session in the copy of a file an id of its own. `open` is the log of the session that the file was copied from: until
+/// that is closed again, no other process can do the same.
+async fn separate_copy(
+    session_store: &SessionStore,
+    open: OpenedLog,
+    opened: &Arc<OpenedFile>,
+) -> Result<(), OpenSessionError> {
+    let written = match fresh_id(session_store) {
+        Ok(id) => set_id(opened, &id, session_store.blob_store()).map_err(|error| match error {
+            SessionFileWriteError::Io { .. } => {
+                tracing::warn!(%error, "the copy of a session file cannot get an id of its own");
+                OpenSessionError::Copy(Arc::clone(opened))
+            }
+            changed => changed.into(),
+        }),
+        Err(error) => Err(OpenSessionError::Owner(error.to_string())),
+    };
+    open.close().await;
+    written
+}
+
 /// Gives the session of a file another id. Nothing else in the file changes.
 fn set_id(opened: &OpenedFile, id: &SessionId, blobs: BlobStore) -> Result<(), SessionFileWriteError> {
+    // A file that is replaced needs no permission of its own, but one that says so is not to be written.
+    regular::open_file(&opened.path, OpenOptions::new().write(true))
+        .map_err(|source| SessionFileWriteError::Io { path: opened.path.clone(), source })?;
     let header = SessionHeader { id: id.to_string(), ..opened.header.clone() };
-    resume_writer(opened, blobs)?.replace_header(header).map(drop)
+    let path = opened.path.clone();
+    match opened.older_entries() {
+        None => EntryWriter::take_over(path, opened.header.clone(), blobs, opened.mark)?.replace_header(header),
+        Some(entries) => EntryWriter::take_over(path, header, blobs, opened.mark)?.rewrite_entries(entries),
+    }
+    .map(drop)
 }
 
 fn fresh_id(session_store: &SessionStore) -> Result<SessionId, getrandom::Error> {

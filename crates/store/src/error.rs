@@ -102,7 +102,7 @@ pub enum LogOpenError {
     /// It is in a folder where nothing can be written, and SQLite would have to write there to read its latest records.
     #[error(
         "{} cannot be read in its folder: what was recorded last is in {}, which SQLite cannot index where it cannot create files: \
-         copy both files to a folder that you can write to, and read the copy", .path.display(),
+         copy both files to a folder that you can write to, and read the copy; of a running gateway, read the record as its user", .path.display(),
         .beside.display()
     )]
     Unindexed { path: PathBuf, beside: PathBuf },

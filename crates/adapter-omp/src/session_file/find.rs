@@ -52,12 +52,19 @@ pub fn find_session(target: &str, cwd: &Path, folder: &Path, sessions: Option<&P
     let mut others: Vec<PathBuf> = others.map(|entry| entry.path()).filter(|other| other != folder).collect();
     others.sort_unstable();
     folders.append(&mut others);
-    folders.iter().flat_map(|folder| by_age(folder)).find_map(|path| {
-        // The name tells the id nearly always; the header is read only where it may fit.
-        let id = path.file_stem()?.to_string_lossy().split_once('_').map(|(_, id)| id.to_owned())?;
-        let header = id.to_lowercase().starts_with(&target.to_lowercase()).then(|| read_header(&path)).flatten()?;
-        Some(FoundSession { path, header })
-    })
+    let target = target.to_lowercase();
+    let begins = |id: &str| id.to_lowercase().starts_with(&target);
+    let is_named = |path: &&PathBuf| {
+        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.split_once('_').is_some_and(|(_, id)| begins(id))
+    };
+    let files: Vec<PathBuf> = folders.iter().flat_map(|folder| by_age(folder)).collect();
+    // The name tells the id nearly always: the other headers are read only if none of these fits. The header decides, because the copy of
+    // a file has another id and may have any name.
+    let (named, others): (Vec<&PathBuf>, Vec<&PathBuf>) = files.iter().partition(is_named);
+    let read = |path: &&PathBuf| read_header(path).map(|header| FoundSession { path: (*path).clone(), header });
+    let fits = |found: &FoundSession| begins(&found.header.id);
+    named.iter().chain(&others).filter_map(read).find(fits).or_else(|| named.iter().find_map(read))
 }
 
 /// Reports whether `target` names a file rather than an id.
@@ -131,5 +138,19 @@ mod tests {
             assert_eq!(found.as_deref(), want, "{target}");
         }
         assert_eq!(find_session("bb33", &cwd, &here, None), None);
+    }
+
+    #[test]
+    fn a_copy_is_found_by_the_id_in_its_header_and_not_by_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        let original = root.path().join("2026-01-01T00-00-00-000Z_aa11.jsonl");
+        put(&original, "aa11", 5);
+        put(&root.path().join("2026-01-01T00-00-00-000Z_aa11-copy.jsonl"), "bb22", 1);
+        put(&root.path().join("2026-01-02T00-00-00-000Z_cc33.jsonl"), "dd44", 1);
+        let found = |target: &str| find_session(target, root.path(), root.path(), None).map(|found| found.header.id);
+        assert_eq!(found("aa11").as_deref(), Some("aa11"));
+        assert_eq!(found("bb22").as_deref(), Some("bb22"));
+        // A file that another program renamed is found by its name if no header fits.
+        assert_eq!(found("cc33").as_deref(), Some("dd44"));
     }
 }

@@ -5,6 +5,7 @@
 use std::{
     fs::File,
     io::{self, BufRead as _, BufReader, Read},
+    ops::Range,
     os::unix::fs::FileExt as _,
 };
 
@@ -66,15 +67,15 @@ impl<R: Read> LineScanner<R> {
     }
 }
 
-/// Adds the first `length` bytes of a file to a running digest.
+/// Adds the bytes of a part of a file to a running digest.
 ///
 /// # Errors
 /// Errors of the system, also if there are not as many.
-pub(super) fn hash_pieces(file: &File, length: u64, hash: &mut Sha256) -> io::Result<()> {
+pub(super) fn hash_pieces(file: &File, part: Range<u64>, hash: &mut Sha256) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
-    let mut position = 0;
-    while position < length {
-        let rest = usize::try_from(length - position).unwrap_or(PIECE).min(PIECE);
+    let mut position = part.start;
+    while position < part.end {
+        let rest = usize::try_from(part.end - position).unwrap_or(PIECE).min(PIECE);
         file.read_exact_at(&mut piece[..rest], position)?;
         hash.update(&piece[..rest]);
         position += rest as u64;

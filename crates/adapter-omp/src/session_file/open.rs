@@ -130,7 +130,7 @@ impl OpenedFile {
             return None;
         }
         let mut hash = Sha256::new();
-        hash_pieces(&self.file, length, &mut hash).ok()?;
+        hash_pieces(&self.file, 0..length, &mut hash).ok()?;
         Some(Digest::from_bytes(hash.finalize().into()))
     }
 

@@ -97,29 +97,44 @@ impl EntryWriter {
         }
     }
 
-    /// Continues the file at `path`, of which the first `keep` bytes count; the bytes after them (a torn line) are cut
-    /// off. A missing line end is added.
+    /// Takes over the file at `path`, which is still as `mark` says. Nothing of it is changed.
     ///
     /// # Errors
-    /// [`SessionFileWriteError::Io`]; [`SessionFileWriteError::Changed`] if the file is shorter.
+    /// [`SessionFileWriteError::Io`]; [`SessionFileWriteError::Changed`] if the file is another one by now.
+    pub fn take_over(
+        path: PathBuf,
+        header: SessionHeader,
+        blobs: BlobStore,
+        mark: FileMark,
+    ) -> Result<Self, SessionFileWriteError> {
+        let failed = |source| SessionFileWriteError::Io { path: path.clone(), source };
+        let file = regular::open_file(&path, OpenOptions::new().read(true)).map_err(failed)?;
+        let hash = hash_unchanged(&file, mark, mark.length).map_err(failed)?;
+        let Some(hash) = hash else { return Err(SessionFileWriteError::Changed(path)) };
+        Ok(Self { file: FileState::There { length: mark.length, hash }, ..Self::new(path, header, blobs) })
+    }
+
+    /// Continues the file at `path`, which is still as `mark` says and of which the first `keep` bytes count; the bytes after them (a
+    /// torn line) are cut off. A missing line end is added.
+    ///
+    /// # Errors
+    /// [`SessionFileWriteError::Io`]; [`SessionFileWriteError::Changed`] if the file is another one by now. It is then untouched.
     pub fn resume(
         path: PathBuf,
         header: SessionHeader,
         blobs: BlobStore,
+        mark: FileMark,
         keep: u64,
     ) -> Result<Self, SessionFileWriteError> {
         let failed = |source| SessionFileWriteError::Io { path: path.clone(), source };
         let file = regular::open_file(&path, OpenOptions::new().read(true)).map_err(failed)?;
-        let there = file.metadata().map_err(failed)?.len();
-        if there < keep {
-            return Err(SessionFileWriteError::Changed(path));
-        }
-        if there > keep {
+        let hash = hash_unchanged(&file, mark, keep).map_err(failed)?;
+        let Some(mut hash) = hash else { return Err(SessionFileWriteError::Changed(path)) };
+        if mark.length > keep {
             let file = regular::open_file(&path, OpenOptions::new().write(true)).map_err(failed)?;
             file.set_len(keep).and_then(|()| file.sync_all()).map_err(failed)?;
         }
-        let (mut length, mut hash, mut last) = (keep, Sha256::new(), [b'\n']);
-        hash_pieces(&file, keep, &mut hash).map_err(failed)?;
+        let (mut length, mut last) = (keep, [b'\n']);
         if let Some(end) = keep.checked_sub(1) {
             file.read_exact_at(&mut last, end).map_err(failed)?;
         }
@@ -129,16 +144,7 @@ impl EntryWriter {
             hash.update(b"\n");
             length += 1;
         }
-        let file = FileState::There { length, hash };
-        Ok(Self {
-            path,
-            blobs,
-            header,
-            waiting: Vec::new(),
-            file,
-            unanswered: UnansweredPolicy::Left,
-            is_worth_a_file: false,
-        })
+        Ok(Self { file: FileState::There { length, hash }, ..Self::new(path, header, blobs) })
     }
 
     /// Returns the same, for a session of which this becomes if no model ever answers.
@@ -329,6 +335,18 @@ impl EntryWriter {
         self.blobs.externalise_images(&mut value).map_err(failed)?;
         Ok(encode_line(&value).to_vec())
     }
+}
+
+/// Returns the digest of the first `keep` bytes of a file; `None` if the file is not as `mark` says.
+fn hash_unchanged(file: &File, mark: FileMark, keep: u64) -> io::Result<Option<Sha256>> {
+    if file.metadata()?.len() != mark.length || keep > mark.length {
+        return Ok(None);
+    }
+    let mut hash = Sha256::new();
+    hash_pieces(file, 0..keep, &mut hash)?;
+    let kept = hash.clone();
+    hash_pieces(file, keep..mark.length, &mut hash)?;
+    Ok((Digest::from_bytes(hash.finalize().into()) == mark.digest).then_some(kept))
 }
 
 /// Reports whether an entry only sets an option of the session.

@@ -55,11 +55,7 @@ pub(super) async fn read_newest(
 
 /// Reports whether the records that describe the call or gate of an entry were read.
 const fn is_described(about: &RecordSubject) -> bool {
-    match (about.call, about.gate) {
-        (Some(_), _) => about.tool.is_some(),
-        (None, Some(_)) => about.subject.is_some(),
-        (None, None) => true,
-    }
+    about.is_begun || (about.call.is_none() && about.gate.is_none())
 }
 
 /// Describes the records after the first position and up to the second, and returns the newest `count` of those that `is_meant`.

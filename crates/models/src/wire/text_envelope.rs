@@ -39,9 +39,9 @@ impl<T: Copy> TextEnvelope<T> {
         // One with escapes is no part of the event, but a copy.
         let Cow::Borrowed(text) = text else { return };
         let literal = format!("\"{text}\"");
-        let Some((before, after)) = data.split_once(&literal).filter(|(_, after)| !after.contains(&literal)) else {
-            return;
-        };
+        // Two places may share a quotation mark: `"content":":"` has the text `:` once as a value, and once between key and value.
+        let Some(at) = data.find(&literal).filter(|at| !data[at + 1..].contains(&literal)) else { return };
+        let (before, after) = (&data[..at], &data[at + literal.len()..]);
         self.learned = Some(LearnedEvent { before: before.to_owned(), after: after.to_owned(), beside });
     }
 }
@@ -90,6 +90,12 @@ mod tests {
                 assert!(taught(&data.to_string(), text).learned.is_none(), "{data}");
             }
         }
+        // The text is also what stands between a key and its value.
+        for (data, text) in [(r#"{"text":":"}"#, ":"), (r#"{"text" : " : "}"#, " : "), (r#"{"a":1,"text":","}"#, ",")] {
+            let learned = taught(data, text).learned;
+            assert!(learned.is_none() || data.matches(&format!("\"{text}\"")).count() == 1, "{data}");
+        }
+        assert!(taught(r#"{"text":":"}"#, ":").learned.is_none());
         assert!(TextEnvelope::<u8>::default().open_event("\"text\"").is_none());
     }
 

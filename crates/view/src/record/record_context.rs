@@ -149,6 +149,8 @@ pub struct RecordSubject {
     pub by: Option<Arc<str>>,
     /// Decider, such as a rule with its line.
     pub why: Option<Arc<str>>,
+    /// True if the first record of the call or gate is this one, or came before: no earlier record says more about it.
+    pub is_begun: bool,
 }
 
 /// Calls and gates that are remembered while records are followed.
@@ -199,7 +201,9 @@ impl RecordContext {
         known.call = Some(id);
         let mut outcome = None;
         match event {
+            call::Event::Requested { .. } => known.is_begun = true,
             call::Event::Proposed { .. } => {
+                known.is_begun = true;
                 if let Some(details) = content.and_then(|text| serde_json::from_str::<call::CallDetails>(text).ok()) {
                     known.tool = Some(details.tool);
                     known.subject = Some(details.signature.into());
@@ -223,8 +227,7 @@ impl RecordContext {
                     known.why = denial.map(|denial| plain_reason(denial).into());
                 }
             }
-            call::Event::Requested { .. }
-            | call::Event::Received { .. }
+            call::Event::Received { .. }
             | call::Event::Waits { .. }
             | call::Event::Started { .. }
             | call::Event::Aborting { .. }
@@ -249,6 +252,7 @@ impl RecordContext {
         match event {
             gate::Event::Opened { call, .. } => {
                 known.call = *call;
+                known.is_begun = call.is_none_or(|call| self.calls.get(&call).is_some_and(|call| call.is_begun));
                 known.tool = call.and_then(|call| self.calls.get(&call)).and_then(|call| call.tool.clone());
                 let request = content.and_then(GateRequest::from_record);
                 match request.as_ref().map(GateRequest::kind) {
@@ -307,9 +311,24 @@ pub fn event_name(stored: &StoredRecord) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use countersign_core::{call, engine::Event, id::CallId};
     use serde_json::json;
 
-    use super::RecordOutcome;
+    use super::{RecordContext, RecordOutcome};
+
+    #[test]
+    fn a_call_is_begun_once_its_first_record_was_followed() {
+        let [known, unknown] = ["1", "2"].map(|number| CallId::parse(&number.repeat(32)).unwrap());
+        let requested = call::Event::Requested { call: known, wire: "1".into(), key: None, generation: 1, asks: None };
+        let received = |call| call::Event::Received { call };
+        let mut trail = RecordContext::default();
+        for (event, want) in
+            [(received(known), false), (requested, true), (received(known), true), (received(unknown), false)]
+        {
+            let about = trail.follow_event(&Event::Call(event.clone()), None);
+            assert_eq!((about.is_begun, about.tool), (want, None), "{event:?}");
+        }
+    }
 
     #[test]
     fn an_outcome_is_written_as_its_word() {

@@ -144,7 +144,8 @@ fn an_older_file_that_is_written_again_reads_the_same() {
         let place = SessionFileFixture::with(text);
         let opened = place.open();
         let header = opened.header.clone();
-        let mut writer = EntryWriter::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
+        let mut writer =
+            EntryWriter::resume(place.file(), header, place.blobs(), opened.mark, opened.mark.length).unwrap();
         let marks = writer.rewrite_entries(&entries(&opened)).unwrap();
         let again = place.open();
         assert_eq!((again.form, again.unreadable), (FileForm::Current, 0));
@@ -491,7 +492,7 @@ fn entries_that_say_nothing_of_a_parent_are_in_one_row() {
     assert_eq!(kinds(&opened), ["user", "assistant", "-", "user", "user", "user"]);
     assert_eq!((opened.damage_report(), opened.form), (None, FileForm::Older));
     let header = opened.header.clone();
-    let mut writer = EntryWriter::resume(place.file(), header, place.blobs(), opened.mark.length).unwrap();
+    let mut writer = EntryWriter::resume(place.file(), header, place.blobs(), opened.mark, opened.mark.length).unwrap();
     writer.rewrite_entries(&entries(&opened)).unwrap();
     let again = place.open();
     assert_eq!((tree(&again), again.form), (tree(&opened), FileForm::Current));

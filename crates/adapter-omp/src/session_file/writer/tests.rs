@@ -123,7 +123,8 @@ fn after_a_crash_the_rest_is_written_again() {
         fs::write(place.file(), &whole[..cut]).unwrap();
         let opened = open::open_file(&place.file()).unwrap().unwrap();
         let mut writer =
-            EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), opened.whole).unwrap();
+            EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), opened.mark, opened.whole)
+                .unwrap();
         for (id, role, text) in &[("3", "user", "x"), ("4", "assistant", "y")][opened.notes().len() - 2..] {
             writer.push(&entry(id, role, text)).unwrap();
         }
@@ -163,7 +164,9 @@ fn a_pipe_in_the_place_of_the_file_is_neither_waited_for_nor_replaced() {
     writer.push(&entry("3", "user", "x")).unwrap();
     let mut second = place.writer();
     second.push(&entry("2", "assistant", "ho")).unwrap();
-    let resumed = EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), 0).map(drop);
+    let resumed =
+        EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), FileMark::from_bytes(b""), 0)
+            .map(drop);
     for failed in [
         writer.flush().map(drop),
         writer.set_title(Some("t".to_owned()), Millis(0)).map(drop),
@@ -214,7 +217,8 @@ fn a_new_name_replaces_that_of_the_title_line_as_well() {
     assert_eq!(opened.header.title.as_deref(), Some("old"));
     assert_eq!((opened.entries_within(opened.whole), opened.damage_report()), (Some(2), None));
     let header = opened.header;
-    let mut writer = EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
+    let mut writer =
+        EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.mark, opened.whole).unwrap();
     writer.push(&entry("3", "user", "x")).unwrap();
     writer.flush().unwrap();
     assert!(place.text().starts_with(&before));
@@ -245,7 +249,8 @@ fn a_name_that_cannot_be_written_changes_no_title_line() {
     titled(&place, "old");
     let opened = open::open_file(&place.file()).unwrap().unwrap();
     let header = opened.header;
-    let mut writer = EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.whole).unwrap();
+    let mut writer =
+        EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.mark, opened.whole).unwrap();
     let elsewhere = place.text().replace("\"old\"", "\"two\"");
     fs::write(place.file(), &elsewhere).unwrap();
     assert!(matches!(writer.set_title(Some("three".to_owned()), Millis(0)), Err(SessionFileWriteError::Changed(_))));
@@ -282,8 +287,14 @@ fn a_file_without_its_last_line_end_is_continued_on_a_new_line() {
     let (writer, _) = answered(&place);
     let text = place.text().trim_end().to_owned();
     fs::write(place.file(), &text).unwrap();
-    let mut resumed =
-        EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), text.len() as u64).unwrap();
+    let mut resumed = EntryWriter::resume(
+        place.file(),
+        writer.header().clone(),
+        place.blobs(),
+        FileMark::from_bytes(text.as_bytes()),
+        text.len() as u64,
+    )
+    .unwrap();
     assert_eq!(resumed.current_mark(), Some(FileMark::from_bytes(place.text().as_bytes())));
     resumed.push(&entry("3", "user", "x")).unwrap();
     resumed.flush().unwrap();
