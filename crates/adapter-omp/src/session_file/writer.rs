@@ -3,7 +3,7 @@
 //! It must not know the engine; it gets entries to write and returns the state of the file.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, BufWriter, Write as _},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
