@@ -269,7 +269,7 @@ impl<'a> AgentGateConnection<'a> {
                 self.send_fault(&incoming.id, &JsonRpcError::new(code::NO_METHOD, "Unknown method: auth")).await
             }
             Ok(AgentGateRequest::ListTools) => {
-                let listed = wire::encode_result(&incoming.id, &self.adapter.listed);
+                let listed = wire::encode_result(&incoming.id, &requests::tool_list(&self.adapter.tools));
                 self.send_frame(listed).await
             }
             Ok(AgentGateRequest::PendingResults) => self.send_pending(&incoming.id).await,

@@ -23,7 +23,7 @@ use countersign_core::{
     session::{self, SessionSetting, Settings as SessionSettings},
 };
 use countersign_http::{limits::FailedAuth, listen::ConnectionPermit};
-use countersign_policy_admin::service_tools::ServiceTools;
+use countersign_policy_admin::tool_catalog::ToolCatalog;
 use countersign_runtime::{Clock, CommandSource, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
 use countersign_view::{Protocol, connection_status::AgentStatus};
 use secrecy::SecretString;
@@ -60,10 +60,8 @@ pub struct AgentLimits {
 pub struct Settings {
     /// Agents that may connect. Empty: the adapter is closed.
     pub agents: Vec<AgentCredentials>,
-    /// Names of their tools, in the order of the files.
-    pub listed: Vec<String>,
-    /// Tools by name.
-    pub tools: Arc<ServiceTools>,
+    /// Their tools.
+    pub tools: Arc<ToolCatalog>,
     /// Secrets that they may name in arguments.
     pub secrets: GatewaySecrets,
     /// Limits.
@@ -75,10 +73,8 @@ pub struct AgentGateAdapter {
     handle: OwnerHandle,
     clock: Clock,
     agents: RegisteredAgents,
-    tools: Arc<ServiceTools>,
+    tools: Arc<ToolCatalog>,
     secrets: GatewaySecrets,
-    /// Result of `list_tools`, encoded once.
-    listed: String,
     outcomes: Arc<OutcomeRouter>,
     roster: AgentRoster,
     failed: parking_lot::Mutex<FailedAuth>,
@@ -106,12 +102,10 @@ impl AgentGateAdapter {
         open_sessions(&requests, agents.as_slice(), &settings.limits).await?;
         let closing = tokio::sync::watch::Sender::new(false);
         let outcomes = OutcomeRouter::follow_outcomes(&handle, closing.clone()).await.ok_or(OwnerError::Closed)?;
-        let listed = requests::tool_list(&settings.listed, &settings.tools);
         Ok(Arc::new(Self {
             handle,
             clock,
             agents,
-            listed,
             tools: settings.tools,
             secrets: settings.secrets,
             failed: parking_lot::Mutex::new(FailedAuth::new(settings.limits.failed_auth_per_minute)),

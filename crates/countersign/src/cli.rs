@@ -5,6 +5,7 @@ mod audit;
 mod backup;
 mod client_args;
 mod manual_pages;
+mod mcp_servers;
 mod node;
 mod policy;
 mod secrets;
@@ -161,6 +162,13 @@ enum Command {
     Tokens {
         #[command(subcommand)]
         what: tokens::TokensCommand,
+        #[command(flatten)]
+        at: TargetArgs,
+    },
+    /// List, test and approve the MCP servers of the configuration
+    McpServers {
+        #[command(subcommand)]
+        what: mcp_servers::McpServersCommand,
         #[command(flatten)]
         at: TargetArgs,
     },
@@ -358,6 +366,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Audit { what, of, at } => audit::run(what, of, &at.merge_globals(before)),
         Command::Agents { what, at } => agents::run(what, &at.merge_globals(before)),
         Command::Tokens { what, at } => tokens::run(what, &at.merge_globals(before)),
+        Command::McpServers { what, at } => mcp_servers::run(what, &at.merge_globals(before)),
         Command::Secret(secrets) => secrets.run(before),
         Command::Sessions { what, of, at } => sessions::run(&what, of, &at.merge_globals(before)),
         Command::Config { what, at } => {
@@ -426,6 +435,7 @@ impl Command {
             | Self::Grants { .. }
             | Self::Agents { .. }
             | Self::Tokens { .. }
+            | Self::McpServers { .. }
             | Self::Secret(_)
             | Self::Sessions { .. }
             | Self::Config { .. }

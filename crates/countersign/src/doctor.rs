@@ -2,6 +2,7 @@
 //!
 //! It changes nothing, and a check that cannot be made is a finding too.
 
+mod mcp;
 mod record;
 mod sockets;
 
@@ -182,6 +183,7 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
     checks.extend(check_crowded_paths(config));
     checks.extend(check_processes());
     checks.extend(check_named_hosts(config));
+    checks.extend(mcp::check_servers(config, file));
     checks.extend(sockets::check_sockets(config));
     checks.extend(
         exposed.iter().map(|finding: &FileFinding| DoctorCheck::fix("files", finding.to_string(), finding.advice())),

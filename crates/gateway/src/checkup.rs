@@ -40,8 +40,8 @@ pub struct RuleFindings {
 /// # Errors
 /// [`RulesLoadError`].
 pub fn check_rules(config: &Config) -> Result<RuleFindings, RulesLoadError> {
-    let inventory =
-        ToolInventory::from_config(config, &run_environment::agent_gate_settings(config).tools, Arc::new(GsvTools));
+    let tools = run_environment::agent_gate_settings(config).tools;
+    let inventory = ToolInventory::from_config(config, tools.services(), Arc::new(GsvTools));
     let loaded = rules::load_rules(&config.permissions, &inventory)?;
     let without_effect = restrictions_without_effect(&loaded.rules.compiled);
     let warnings = loaded.other_warnings(&without_effect);

@@ -4,6 +4,8 @@ pub mod adapter;
 pub mod checkup;
 pub mod control;
 mod error_hints;
+pub mod mcp_approvals;
+pub mod mcp_tools;
 mod metrics;
 mod platform;
 mod port;

@@ -30,8 +30,11 @@ use countersign_http::{
     tokens::WatchedTokens,
     web::WebAuth,
 };
+use countersign_mcp_client::McpOptions;
 use countersign_policy_admin::rules_file::RulesFile;
-use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
+use countersign_runtime::{
+    InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView, tools::exec::ExecLauncher,
+};
 use countersign_telegram::{self as telegram, HealthProbe, InboundHook, TelegramMessenger};
 use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
@@ -42,6 +45,8 @@ use routes::RouteParts;
 use crate::{
     checkup,
     control::ControlSocket,
+    mcp_approvals,
+    mcp_tools::McpTools,
     platform::Platform,
     port::PortAddress,
     retention,
@@ -88,6 +93,7 @@ pub struct GatewayRealm {
     peers: Arc<gsv::GsvAdapter>,
     attach_server: Arc<AttachServer>,
     workspaces: Arc<SessionWorkspaces>,
+    mcp: Arc<McpTools>,
     rules_file: Arc<RulesFile>,
     telegram: Option<TelegramMessenger>,
     control: ControlSocket,
@@ -115,13 +121,17 @@ impl GatewayRealm {
         })?;
         let models = Arc::new(GatewayModels::from_config(&config));
         let sandbox = checkup::build_sandbox(&config);
-        let workspaces =
-            Arc::new(SessionWorkspaces::new(&program, sandbox, secrets, &config.agents_dir, clock.clone()));
+        let workspaces = SessionWorkspaces::new(&program, sandbox.clone(), secrets.clone(), &config.agents_dir, clock.clone());
+        let workspaces = Arc::new(workspaces);
+        let mcp_options =
+            McpOptions { sandbox, secrets, ..McpOptions::new(ExecLauncher::new(&program), config.agents_dir.clone()) };
+        let mcp = Arc::new(McpTools::from_config(&config, Arc::clone(workspaces.registry()), Arc::clone(&agents.tools), mcp_options)?);
         let attached_sessions = Arc::new(AttachedSessions::default());
         let gsv_environments = Arc::new(gsv::GsvEnvironments::default());
         let environment = GatewayEnvironment::new(
             Arc::clone(&services),
             &config,
+            Arc::clone(&mcp),
             Arc::clone(&models),
             Arc::clone(&workspaces),
             Arc::clone(&attached_sessions),
@@ -155,7 +165,9 @@ impl GatewayRealm {
         let open_connections = OpenConnections::default();
         let attached = Arc::clone(&open_connections.attached);
         let control =
-            ControlSocket::open(owned, Arc::clone(&attach_server), users, levels, attached).map_err(in_folder)?;
+            ControlSocket::open(owned, Arc::clone(&attach_server), Arc::clone(&mcp), users, levels, attached)
+                .map_err(in_folder)?;
+        mcp_approvals::request_approvals(&handle, &mcp, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {
             Some(telegram) => {
@@ -242,6 +254,7 @@ impl GatewayRealm {
             peers,
             attach_server,
             workspaces,
+            mcp,
             rules_file,
             telegram,
             control,
@@ -284,8 +297,10 @@ impl GatewayRealm {
         Arc::clone(&self.doors)
     }
 
-    /// Brings the rules of its file into force. A file that does not load leaves the earlier ones in force.
+    /// Brings the rules of its file and the approvals of MCP servers into force. A rules file that does not load leaves the earlier ones
+    /// in force.
     pub async fn reload(&self) {
+        self.mcp.reload();
         match self.rules_file.reload(None).await {
             Ok(warnings) => {
                 warnings.iter().for_each(|warning| (self.notice)(warning));
@@ -319,6 +334,7 @@ impl GatewayRealm {
             peers,
             attach_server,
             workspaces,
+            mcp,
             telegram,
             control,
             traces,
@@ -343,7 +359,7 @@ impl GatewayRealm {
         let ended = async { tokio::join!(served, async { while tasks.join_next().await.is_some() {} }) };
         let (_, ()) = tokio::join!(tokio::time::timeout(FAREWELL, ended), handle.close());
         attach_server.close().await;
-        workspaces.close().await;
+        tokio::join!(workspaces.close(), mcp.close());
         handle.close_log().await;
         traces.stop(FAREWELL).await;
     }

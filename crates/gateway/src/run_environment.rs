@@ -17,7 +17,7 @@ use countersign_core::{
     session::ModelRef,
     tool::ToolSpec,
 };
-use countersign_policy_admin::{service_tools, tool_inventory};
+use countersign_policy_admin::{service_tools, tool_catalog::ToolCatalog, tool_inventory};
 use countersign_runtime::{
     DueFiring, EnvironmentFor, ResolvedModel, RunEnvironment, ServiceOutcome, SummaryPrompts,
     services::{self, ServiceCall, ServiceCallOutcome, ServiceClient},
@@ -28,6 +28,8 @@ use countersign_view::connection_status::AgentStatus as _;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
+use crate::{mcp_approvals, mcp_tools::McpTools};
+
 /// Tools of services by name, each with its service.
 type ServiceToolCalls = BTreeMap<String, (String, ServiceCall)>;
 
@@ -35,6 +37,7 @@ type ServiceToolCalls = BTreeMap<String, (String, ServiceCall)>;
 pub(super) struct GatewayEnvironment {
     services: Arc<ServiceClient>,
     calls: ServiceToolCalls,
+    mcp: Arc<McpTools>,
     models: Arc<GatewayModels>,
     workspaces: Arc<SessionWorkspaces>,
     attached_sessions: Arc<AttachedSessions>,
@@ -45,6 +48,7 @@ impl GatewayEnvironment {
     pub(super) fn new(
         services: Arc<ServiceClient>,
         config: &Config,
+        mcp: Arc<McpTools>,
         models: Arc<GatewayModels>,
         workspaces: Arc<SessionWorkspaces>,
         attached_sessions: Arc<AttachedSessions>,
@@ -53,7 +57,7 @@ impl GatewayEnvironment {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
         let calls =
             tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), service_tools::call_of(tool))));
-        Self { calls: calls.collect(), services, models, workspaces, attached_sessions, gsv_environments }
+        Self { calls: calls.collect(), services, mcp, models, workspaces, attached_sessions, gsv_environments }
     }
 }
 
@@ -75,7 +79,7 @@ impl RunEnvironment for GatewayEnvironment {
     }
 
     fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
-        Arc::clone(self.workspaces.registry())
+        self.mcp.registry()
     }
 
     fn system_prompt(&self, _: &SessionId, cwd: &str, tools: &[&ToolSpec]) -> String {
@@ -96,6 +100,12 @@ impl RunEnvironment for GatewayEnvironment {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, ServiceOutcome> {
         async move {
+            if content.request.as_ref().is_some_and(|request| request.service.as_deref() == Some(mcp_approvals::SERVICE)) {
+                return mcp_approvals::carry_out(&self.mcp, &content.arguments).await;
+            }
+            if let Some(outcome) = self.mcp.call_for_agent(content, cancel.clone()).await {
+                return outcome;
+            }
             let Some((service, call)) = self.calls.get(&*content.tool) else {
                 return ServiceOutcome::NotBegun(format!("Unknown tool: {}", content.tool));
             };
@@ -170,14 +180,14 @@ pub(super) fn telegram_settings(
 /// Returns the settings of the agent-gate adapter.
 pub(super) fn agent_gate_settings(config: &Config) -> agent_gate::Settings {
     let agents = config.agents.iter();
-    let listed = config.services.iter().flat_map(|service| &service.tools);
+    let order = config.services.iter().flat_map(|service| &service.tools).map(|tool| tool.name.clone());
+    let tools = Arc::new(service_tools::from_services(&config.services));
     agent_gate::Settings {
         secrets: GatewaySecrets::default(),
         agents: agents
             .map(|agent| agent_gate::AgentCredentials { id: agent.id.clone(), token: agent.token.clone() })
             .collect(),
-        listed: listed.map(|tool| tool.name.clone()).collect(),
-        tools: Arc::new(service_tools::from_services(&config.services)),
+        tools: Arc::new(ToolCatalog::new(tools, order.collect())),
         limits: agent_gate::AgentLimits {
             per_minute: config.limits.max_requests_per_minute,
             pending: config.limits.max_pending_approvals,

@@ -28,6 +28,9 @@ pub enum ServeError {
     /// A service cannot be used.
     #[error(transparent)]
     Service(#[from] BadService),
+    /// An MCP server cannot be used.
+    #[error(transparent)]
+    McpServer(#[from] countersign_mcp_client::BadDefinition),
     /// The record cannot be opened.
     #[error("{}", log_open_error(path, problem))]
     Log {

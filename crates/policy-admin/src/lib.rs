@@ -18,6 +18,7 @@ pub mod service_tools;
 pub mod shell_hints;
 #[cfg(test)]
 mod testing;
+pub mod tool_catalog;
 pub mod tool_inventory;
 pub mod trial;
 mod unchecked;

@@ -24,7 +24,17 @@ use serde_json::{Map, Value};
 /// Check of arguments for the request of a tool; its error is the reason.
 pub type ArgumentCheck = Arc<dyn Fn(&Map<String, Value>) -> Result<(), String> + Send + Sync>;
 
+/// Arguments that a tool takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgumentTexts {
+    /// Texts without characters that have a meaning in signatures, as those are made from them.
+    Plain,
+    /// Any texts: no signature is made from arguments, and approvers are shown all of them.
+    Any,
+}
+
 /// A tool that agents may ask for.
+#[derive(Clone)]
 pub struct ServiceTool {
     /// For people.
     pub description: String,
@@ -34,6 +44,8 @@ pub struct ServiceTool {
     pub signature: Option<String>,
     /// Its arguments in the order of the file.
     pub args: Vec<DeclaredArgument>,
+    /// Texts that arguments may have.
+    pub texts: ArgumentTexts,
     /// Handling of undeclared arguments.
     pub undeclared: UndeclaredArguments,
     /// Called before policy, so that no approval is given for a request that can never be sent.
@@ -60,6 +72,7 @@ pub fn from_services(services: &[ServiceConfig]) -> ServiceTools {
             service: service.name.as_str().into(),
             signature: Some(tool.signature.clone()).filter(|signature| !signature.is_empty()),
             args: tool.args.clone(),
+            texts: ArgumentTexts::Plain,
             undeclared: tool.undeclared_args,
             idempotent: tool.idempotent,
             reads: matches!(tool.request.method.as_str(), "GET" | "HEAD"),
@@ -101,15 +114,16 @@ pub struct AgentToolRequest<'a> {
     pub key: Option<String>,
 }
 
-/// Returns the request of an agent as the engine takes it.
+/// Returns the request of an agent for `tool` as the engine takes it; without a tool there is no definition of that name.
 ///
 /// # Errors
 /// The reason why it is refused before policy.
-pub fn build_request(tools: &ServiceTools, tool_request: AgentToolRequest<'_>) -> Result<AgentRequest, String> {
+pub fn build_request(tool: Option<&ServiceTool>, tool_request: AgentToolRequest<'_>) -> Result<AgentRequest, String> {
     let AgentToolRequest { session, principal, id, tool: name, args, key } = tool_request;
-    let tool = tools.get(&name);
     let declared = tool.map(|tool| &*tool.args).unwrap_or_default();
-    arguments::validate_arguments(declared, &args).map_err(|refused| refused.to_string())?;
+    if tool.is_none_or(|tool| tool.texts == ArgumentTexts::Plain) {
+        arguments::validate_arguments(declared, &args).map_err(|refused| refused.to_string())?;
+    }
     if let Some(tool) = tool {
         (tool.fits)(&args)?;
     }
@@ -163,7 +177,7 @@ pub fn policy_subject(
     let (session, principal) = (SessionId::new(format!("agent:{agent}")), principals::of_agent(agent));
     let tool_request =
         AgentToolRequest { session: &session, principal: &principal, id: "1", tool: name, args, key: None };
-    let engine_request = build_request(tools, tool_request)?;
+    let engine_request = build_request(tools.get(&tool_request.tool), tool_request)?;
     let mut signatures = engine_request.signatures.into_iter();
     let arguments = Value::Object(engine_request.arguments);
     let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());

@@ -138,6 +138,7 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
         "web.revoked.new",
         "tokens.json",
         "secrets.yaml",
+        "mcp-approvals.json",
         tools::secrets::FOLDER,
         "objects",
     ];

@@ -28,6 +28,7 @@ use tokio::{
 };
 
 use super::{ControlReply, Request, answer_request};
+use crate::mcp_tools::McpTools;
 
 /// Name of the socket in the data directory.
 pub const FILE: &str = "countersign.sock";
@@ -107,6 +108,7 @@ impl ControlSocket {
     pub fn open(
         owned: DataDirLock,
         attach_server: Arc<AttachServer>,
+        mcp: Arc<McpTools>,
         others: Vec<u32>,
         levels: Arc<LogLevels>,
         attached: Arc<Gauge>,
@@ -151,6 +153,7 @@ impl ControlSocket {
                 let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
                 let (attach_server, levels, attached) =
                     (Arc::clone(&attach_server), Arc::clone(&levels), Arc::clone(&attached));
+                let mcp = Arc::clone(&mcp);
                 let refusals = Arc::clone(&refusals);
                 tokio::spawn(async move {
                     let _place = place;
@@ -159,7 +162,7 @@ impl ControlSocket {
                         return drop(tokio::time::timeout(PATIENCE, refuse_connection(stream, &refusals)).await);
                     }
                     // A client that disconnects in the middle needs no answer.
-                    let _ = serve_connection(stream, &attach_server, &levels, &caller, &attached).await;
+                    let _ = serve_connection(stream, &attach_server, &mcp, &levels, &caller, &attached).await;
                 });
             }
         });
@@ -218,6 +221,7 @@ struct SocketCaller {
 async fn serve_connection(
     stream: UnixStream,
     attach_server: &Arc<AttachServer>,
+    mcp: &McpTools,
     levels: &LogLevels,
     caller: &SocketCaller,
     attached: &Arc<Gauge>,
@@ -261,6 +265,13 @@ async fn serve_connection(
                 Ok(level) => ControlReply::Ok(json!({ "level": level })),
                 Err(why) => ControlReply::Error(why),
             },
+            Ok(Request::ReloadMcp) if !may_attach => {
+                ControlReply::Error("only the gateway's own user may approve MCP servers".to_owned())
+            }
+            Ok(Request::ReloadMcp) => {
+                mcp.reload();
+                ControlReply::Ok(json!({ "tools": mcp.offered_names() }))
+            }
             Ok(request) => answer_request(&attach_server.handle, request, by).await,
             Err(error) => ControlReply::Error(format!("invalid request: {error}")),
         };

@@ -52,7 +52,7 @@ impl PreparedRealm {
         let config = Arc::new(config);
         let secrets = GatewaySecrets::from_folder(config.storage.folder.join(FOLDER), config.secrets.clone());
         let agents = agent_gate::Settings { secrets: secrets.clone(), ..run_environment::agent_gate_settings(&config) };
-        let tool_inventory = ToolInventory::from_config(&config, &agents.tools, Arc::new(GsvTools));
+        let tool_inventory = ToolInventory::from_config(&config, agents.tools.services(), Arc::new(GsvTools));
         let loaded = rules::load_rules(&config.permissions, &tool_inventory)?;
         loaded.start_warnings().iter().for_each(|warning| notice(warning));
         let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;

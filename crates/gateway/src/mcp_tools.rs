@@ -1,0 +1,282 @@
+//! Tools of MCP servers that runs may call, in the form in which a person approved them.
+//!
+//! It must not decide about a call: policy decides before one comes here. It starts no server that is not approved.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use countersign_config::{Config, McpServerConfig, McpTransportConfig, UndeclaredArguments};
+use countersign_core::{call::CallDetails, message::MessageBlock, policy::arguments::DeclaredArgument};
+use countersign_mcp_client::{
+    ApprovalError, ApprovedServers, BadDefinition, CallOutcome, ClientCredentials, McpOptions, McpServers, McpTool,
+    ProgressSink, ServerApproval, ServerDefinition, ServerListing, ServerTool, ServerTransport,
+};
+use countersign_policy_admin::{
+    service_tools::{ArgumentTexts, ServiceTool, ServiceTools},
+    tool_catalog::ToolCatalog,
+};
+use countersign_runtime::{
+    ServiceOutcome,
+    tools::{AgentTool, GatewaySecrets, ToolRegistry},
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// Servers of a gateway, and the registry of all tools that its runs have.
+pub struct McpTools {
+    servers: McpServers,
+    data_dir: PathBuf,
+    /// The tools that runs have without any server.
+    own: Arc<ToolRegistry>,
+    offered: Mutex<OfferedTools>,
+    /// Tools for agents that make requests. Those of the servers are added to them.
+    catalog: Arc<ToolCatalog>,
+    secrets: GatewaySecrets,
+    /// One change of the approvals at a time.
+    approving: tokio::sync::Mutex<()>,
+}
+
+/// The tools that are approved at one moment.
+struct OfferedTools {
+    registry: Arc<ToolRegistry>,
+    by_name: BTreeMap<String, Arc<McpTool>>,
+}
+
+/// Service under which the tools of a server are called, with its name after it.
+const SERVICE_PREFIX: &str = "mcp:";
+
+/// Reason that a server was not approved. The approvals are as they were.
+#[derive(Debug, thiserror::Error)]
+pub enum ApproveError {
+    /// The configuration has no such server, or another one under this name.
+    #[error("the configuration has no MCP server {0} with this definition any more")]
+    Unknown(String),
+    /// The server cannot be started, or lists no tools.
+    #[error(transparent)]
+    Server(#[from] countersign_mcp_client::McpError),
+    /// The file of approvals cannot be read or written.
+    #[error(transparent)]
+    File(#[from] ApprovalError),
+    /// It offers other tools than those that were shown.
+    #[error("MCP server {0} offers other tools now than those that were shown")]
+    Changed(String),
+}
+
+impl McpTools {
+    /// Reads the servers of a configuration and their approvals. Starts none. `own` are the tools that runs have without any server,
+    /// and approved tools are added to `catalog`.
+    ///
+    /// # Errors
+    /// [`BadDefinition`] for a server that cannot be used.
+    pub fn from_config(
+        config: &Config,
+        own: Arc<ToolRegistry>,
+        catalog: Arc<ToolCatalog>,
+        options: McpOptions,
+    ) -> Result<Self, BadDefinition> {
+        let secrets = options.secrets.clone();
+        let enabled = config.mcp_servers.iter().filter(|server| server.enabled);
+        let servers = McpServers::new(enabled.map(server_definition).collect(), options)?;
+        let tools = Self {
+            servers,
+            data_dir: config.storage.folder.clone(),
+            offered: Mutex::new(OfferedTools { registry: Arc::clone(&own), by_name: BTreeMap::new() }),
+            own,
+            catalog,
+            secrets,
+            approving: tokio::sync::Mutex::default(),
+        };
+        tools.reload();
+        Ok(tools)
+    }
+
+    /// Returns the servers.
+    pub const fn servers(&self) -> &McpServers {
+        &self.servers
+    }
+
+    /// Returns all tools that runs have: their own, then the approved ones of servers in the order of their names.
+    pub fn registry(&self) -> Arc<ToolRegistry> {
+        Arc::clone(&self.offered.lock().registry)
+    }
+
+    /// Returns the names of the tools that servers add.
+    pub fn offered_names(&self) -> Vec<String> {
+        self.offered.lock().by_name.keys().cloned().collect()
+    }
+
+    /// Reads the approvals again. If they cannot be read, no tool of a server is offered.
+    pub fn reload(&self) {
+        if self.servers.definitions().next().is_none() {
+            return;
+        }
+        let approved = match ApprovedServers::open(&self.data_dir) {
+            Ok(approved) => self.servers.definitions().flat_map(|server| approved.approved_tools(server)).collect(),
+            Err(error) => {
+                tracing::error!("{error}; no tool of an MCP server is offered");
+                Vec::new()
+            }
+        };
+        let mut by_name = BTreeMap::new();
+        let mut for_agents = ServiceTools::new();
+        for approved in approved {
+            let name = approved.offered_name.clone();
+            let tool = Arc::new(McpTool::new(self.servers.clone(), &approved));
+            for_agents.insert(name.clone(), service_tool(&approved, &tool));
+            by_name.insert(name, tool);
+        }
+        let added = by_name.values().map(|tool| Arc::clone(tool) as Arc<dyn AgentTool>);
+        let registry = Arc::new(ToolRegistry::from_tools(self.own.tools().cloned().chain(added).collect()));
+        self.catalog.replace_further(for_agents);
+        *self.offered.lock() = OfferedTools { registry, by_name };
+    }
+
+    /// Calls an approved tool for an agent's request. `None` if its service is no MCP server.
+    pub async fn call_for_agent(&self, content: &CallDetails, cancel: CancellationToken) -> Option<ServiceOutcome> {
+        let service = content.request.as_ref()?.service.as_deref()?;
+        service.strip_prefix(SERVICE_PREFIX)?;
+        let tool = self.offered.lock().by_name.get(&*content.tool).cloned();
+        let Some(tool) = tool else {
+            return Some(ServiceOutcome::NotBegun(format!("{} was not called: it is not approved any more", content.tool)));
+        };
+        let arguments = match self.secrets.fill_arguments(&content.arguments) {
+            Ok(arguments) => arguments,
+            Err(problem) => return Some(ServiceOutcome::NotBegun(problem)),
+        };
+        Some(match tool.call(arguments, cancel, ProgressSink::default()).await {
+            CallOutcome::Done { content, is_error, structured } => {
+                if is_error {
+                    ServiceOutcome::Failed(error_text(&content, &self.secrets))
+                } else {
+                    ServiceOutcome::Done(self.redact(&content, structured).to_string())
+                }
+            }
+            CallOutcome::Failed { text } => ServiceOutcome::Failed(self.secrets.redactor().redact_text(&text).into_owned()),
+            CallOutcome::NotBegun { text } => ServiceOutcome::NotBegun(text),
+            CallOutcome::InDoubt { text } => ServiceOutcome::InDoubt(text),
+        })
+    }
+
+    /// Returns a result as an agent gets it, without values of secrets: `content`, and `structuredContent` if there is one.
+    fn redact(&self, content: &[MessageBlock], structured: Option<Value>) -> Value {
+        let mut result = json!({ "content": content });
+        if let Some(structured) = structured {
+            result["structuredContent"] = structured;
+        }
+        self.secrets.redactor().redact_value(&mut result);
+        result
+    }
+
+    /// Starts a server if need be, and compares its tools with the approved ones.
+    ///
+    /// # Errors
+    /// [`ApproveError`], but for [`ApproveError::Changed`].
+    pub async fn compare(&self, server: &str) -> Result<(Arc<ServerListing>, ServerApproval), ApproveError> {
+        let definition = self.definition(server).ok_or_else(|| ApproveError::Unknown(server.to_owned()))?;
+        let listing = self.servers.list_tools(server).await?;
+        let approval = ApprovedServers::open(&self.data_dir)?.compare(definition, &listing);
+        Ok((listing, approval))
+    }
+
+    /// Approves a server with the tools that were shown: `listing` from [`McpTools::compare`].
+    ///
+    /// # Errors
+    /// [`ApproveError`].
+    pub async fn approve(&self, server: &str, listing: &ServerListing) -> Result<(), ApproveError> {
+        let definition = self.definition(server).ok_or_else(|| ApproveError::Unknown(server.to_owned()))?;
+        let _approving = self.approving.lock().await;
+        if *self.servers.list_tools(server).await? != *listing {
+            return Err(ApproveError::Changed(server.to_owned()));
+        }
+        ApprovedServers::open(&self.data_dir)?.approve(definition, &listing.tools)?;
+        self.reload();
+        Ok(())
+    }
+
+    /// Returns the definition of an enabled server.
+    pub fn definition(&self, server: &str) -> Option<&ServerDefinition> {
+        self.servers.definitions().find(|definition| definition.name == server)
+    }
+
+    /// Returns the servers that no approval covers as they are defined now.
+    ///
+    /// # Errors
+    /// [`ApprovalError`] if the approvals cannot be read.
+    pub fn unapproved(&self) -> Result<Vec<&ServerDefinition>, ApprovalError> {
+        let approved = ApprovedServers::open(&self.data_dir)?;
+        Ok(self.servers.definitions().filter(|definition| !approved.is_approved(definition)).collect())
+    }
+
+    /// Ends all servers.
+    pub async fn close(&self) {
+        self.servers.close().await;
+    }
+}
+
+impl std::fmt::Debug for McpTools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpTools").field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+/// Returns an approved tool as agents request it: without a signature of its own, as its arguments are matched by argument rules.
+fn service_tool(approved: &ServerTool, tool: &Arc<McpTool>) -> ServiceTool {
+    let tool = Arc::clone(tool);
+    let required = approved.schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
+    let properties = approved.schema.get("properties").and_then(Value::as_object);
+    let args = properties.into_iter().flat_map(|properties| properties.keys()).map(|name| DeclaredArgument {
+        name: name.clone(),
+        required: is_required(name),
+        validate: None,
+        free_text: false,
+    });
+    ServiceTool {
+        description: approved.description.clone(),
+        service: format!("{SERVICE_PREFIX}{}", approved.server).into(),
+        signature: None,
+        args: args.collect(),
+        texts: ArgumentTexts::Any,
+        undeclared: UndeclaredArguments::Allow,
+        fits: Arc::new(move |arguments| {
+            let checked = tool.check_arguments(&Value::Object(arguments.clone()));
+            checked.map(drop).map_err(|refused| refused.to_string())
+        }),
+        idempotent: false,
+        reads: false,
+    }
+}
+
+/// Returns the text of a result that is an error of the tool.
+fn error_text(content: &[MessageBlock], secrets: &GatewaySecrets) -> String {
+    let texts: Vec<&str> = content.iter().filter_map(MessageBlock::as_text).collect();
+    let text = if texts.is_empty() { "the tool reports an error without a text".to_owned() } else { texts.join("\n") };
+    secrets.redactor().redact_text(&text).into_owned()
+}
+
+/// Returns the definition of a configured server.
+pub fn server_definition(server: &McpServerConfig) -> ServerDefinition {
+    let transport = match &server.transport {
+        McpTransportConfig::Stdio { command, args, env, cwd } => ServerTransport::Stdio {
+            command: command.clone(),
+            args: args.clone(),
+            env: env.clone(),
+            cwd: cwd.clone(),
+        },
+        McpTransportConfig::Http { url, headers, auth } => ServerTransport::Http {
+            url: url.clone(),
+            headers: headers.iter().cloned().collect::<BTreeMap<_, _>>(),
+            auth: auth.as_ref().map(|auth| ClientCredentials {
+                token_url: auth.token_url.clone(),
+                client_id: auth.client_id.clone(),
+                client_secret: auth.client_secret.clone(),
+                scope: auth.scope.clone(),
+            }),
+        },
+    };
+    ServerDefinition { call_timeout: server.timeout, ..ServerDefinition::new(server.name.clone(), transport) }
+}
