@@ -71,9 +71,10 @@ fn blocks(page: &str) -> Vec<FencedBlock> {
 }
 
 /// Pages that are followed from their top to their end, or whose commands are run.
-const RUN: [&str; 6] = [
+const RUN: [&str; 7] = [
     "start/embed.md",
     "start/home-assistant.md",
+    "start/mcp.md",
     "start/nodes.md",
     "start/phone.md",
     "operations.md",

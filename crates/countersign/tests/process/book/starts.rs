@@ -61,6 +61,32 @@ fn an_agent_is_embedded_as_the_page_says_where_folders_are_there_to_stay() {
 }
 
 #[test]
+fn an_mcp_server_is_put_behind_rules_as_the_page_says() {
+    let guide = GuideFixture::of("start/mcp.md");
+    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/book/files_server.py");
+    let ours = |_: &GuideFixture, body: &str| {
+        let body = body.replace("command: npx", "command: python3").replace(
+            r#"args: ["-y", "@modelcontextprotocol/server-filesystem", "."]"#,
+            &format!("args: [{:?}]", server.display().to_string()),
+        );
+        let body = body.replace("mcp-servers approve files", "mcp-servers approve files --yes");
+        match body.strip_suffix(" &\n") {
+            Some(asks) if asks.starts_with("countersign request") => {
+                format!("{asks} > told & AGENT=$!\n{}", WAITS.replace(" --config config.yaml", ""))
+            }
+            _ => body.replace("cat share/list.txt", "wait $AGENT\ncat share/list.txt"),
+        }
+    };
+    let (guide, followed) = guide.follow(&ours, "");
+    let read = |name: &str| fs::read_to_string(guide.place.folder.join(name)).unwrap();
+    let transcript = format!("{}\n{}", followed.out, followed.err);
+    assert!(followed.out.contains("mcp__files__write_file") && followed.out.contains("milk, bread"), "{transcript}");
+    assert_eq!(read("share/calls"), "read_text_file\nwrite_file\n", "{transcript}");
+    assert_eq!(read("share/list.txt"), "milk, bread, tea\n", "{transcript}");
+    assert!(read("told").contains("written"), "{transcript}");
+}
+
+#[test]
 fn a_phone_approves_as_the_page_says() {
     let guide = GuideFixture::of("start/phone.md");
     let bot = |method: &str, result: &str| {
