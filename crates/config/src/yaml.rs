@@ -70,7 +70,7 @@ pub enum YamlReadError {
 
 /// A value is not of the kind that its key needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {key}{colon}expected {expected}, found {found}", file = file.display(), colon = if key.is_empty() { "" } else { ": " })]
+#[error("{}expected {expected}, found {found}", shown_field(file, *line, key))]
 pub struct WrongType {
     /// The file.
     pub file: PathBuf,
@@ -82,6 +82,13 @@ pub struct WrongType {
     pub expected: &'static str,
     /// Kind of the value found, never its text: it may be secret.
     pub found: &'static str,
+}
+
+/// Returns the start of a message about a value: its file, its line unless that is not known, and its key.
+fn shown_field(file: &Path, line: u64, key: &str) -> String {
+    let line = if line == 0 { String::new() } else { format!(":{line}") };
+    let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    format!("{}{line}: {key}", file.display())
 }
 
 impl YamlNode {
@@ -286,6 +293,11 @@ impl<'a> YamlField<'a> {
         self.line
     }
 
+    /// Returns the place in a message: the file, the line unless it is not known, and the key, each with a colon.
+    pub fn shown_place(&self) -> String {
+        shown_field(self.file, self.line, &self.key)
+    }
+
     /// Says that something else is needed here.
     pub fn type_error(&self, expected: &'static str) -> WrongType {
         let found = match self.node.map(|node| &node.kind) {
@@ -464,6 +476,9 @@ mod tests {
         ] {
             assert_eq!(got.unwrap_err().to_string(), want);
         }
+        let node = YamlNode::of_json(json!({"a": {"b": 1}}));
+        let field = YamlField::root(Path::new("a.json"), Some(&node)).at("a").unwrap().at("b").unwrap();
+        assert_eq!(field.type_error("text").to_string(), "a.json: a.b: expected text, found a number");
         let text = YamlNode::parse("just text").unwrap();
         let error = YamlField::root(Path::new("config.yml"), text.as_ref()).at("x").unwrap_err();
         assert_eq!(error.to_string(), "config.yml:1: expected a mapping, found other text");
