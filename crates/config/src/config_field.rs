@@ -238,6 +238,25 @@ impl<'a> ConfigField<'a> {
         Some(SecretString::from(text))
     }
 
+    /// Returns a credential that must be here and may be empty text.
+    pub(super) fn written_secret(&self) -> Option<SecretString> {
+        let text = self.text();
+        match &text {
+            Some(text) if text.is_empty() => {}
+            Some(_) => self.note_literal(),
+            None if self.is_absent() => self.report_missing(),
+            None => {}
+        }
+        text.map(SecretString::from)
+    }
+
+    /// Notes that the value is not shown if any part of it comes from the environment.
+    pub(super) fn hide_variables(&self) {
+        if self.value.is_some_and(|value| value.from_environment) {
+            self.notes.hidden.borrow_mut().insert(self.key.clone());
+        }
+    }
+
     fn note_literal(&self) {
         let Some(value) = self.value else { return };
         // It would be a credential that everybody can guess who knows the name.

@@ -39,7 +39,9 @@ pub fn settings(bytes: &[u8]) {
         }
     };
     // A name that is shown to distinguish it from others may be anything; a secret is nowhere used as that name.
-    let is_secret = ["token", "api_key", "password"].iter().any(|key| text.contains(&format!("{key}: ${{SECRET}}")));
+    let is_secret = ["token", "api_key", "password", "client_secret"]
+        .iter()
+        .any(|key| text.contains(&format!("{key}: ${{SECRET}}")));
     let elsewhere = text.matches("${SECRET}").count() > 1;
     assert!(!is_secret || elsewhere || !output.contains(SECRET), "{output}");
 }

@@ -13,14 +13,14 @@ use super::{
     cases::DEFAULT_AGENT,
     config_field::ConfigField,
     diagnostics::FileDiagnostics,
-    exposure, location, model_check,
+    exposure, location, mcp, model_check,
     problem::{ConfigErrors, ConfigFault},
     providers, sandbox, secrets, services,
     settings::{
         AgentConfig, Config, ConfigFlags, GatewayConfig, LogConfig, OnShutdown, PersonConfig, RateLimits,
         RetentionConfig, StoragePaths, TelegramConfig, TlsFiles, WebConfig,
     },
-    typed_values::read_address,
+    typed_values::{parse_span, read_address},
     value,
 };
 use crate::{logging, yaml::LARGEST};
@@ -62,6 +62,7 @@ const TOP: &[&str] = &[
     "agents",
     "messenger",
     "services",
+    "mcp",
     "storage",
     "approval_timeout",
     "clarify_timeout",
@@ -193,6 +194,7 @@ fn build_config(
         agents: read_agents(root),
         telegram: read_telegram(&root.at("messenger")),
         services: services::read_services(&root.at("services")),
+        mcp_servers: mcp::read_mcp_servers(&root.at("mcp")),
         agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
         storage,
         approval_timeout: seconds("approval_timeout", 900),
@@ -213,6 +215,7 @@ fn build_config(
         retention: read_retention(&root.at("retention")),
         literals: root.notes.literals.take(),
         tool_files: root.notes.files.take(),
+        hidden: root.notes.hidden.take(),
     }
 }
 
@@ -403,20 +406,6 @@ fn read_retention(place: &ConfigField<'_>) -> RetentionConfig {
         objects: span("objects"),
         every: span("every").unwrap_or(EVERY),
     }
-}
-
-/// Reads a span such as `90s`, `30m`, `8h` or `7d`.
-fn parse_span(text: &str) -> Option<Duration> {
-    let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let unit = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    let seconds = count.parse::<u64>().ok()?.checked_mul(unit)?;
-    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 fn read_limits(place: &ConfigField<'_>) -> RateLimits {

@@ -6,6 +6,8 @@ use countersign_core::policy::arguments::DeclaredArgument;
 use serde_json::{Map, Value, json};
 
 use super::{
+    credential_names::is_credential_name,
+    mcp::{McpServerConfig, McpTransportConfig},
     sandbox,
     services::{ServiceAuthConfig, ServiceConfig},
     settings::{Config, OnShutdown, ProviderConfig},
@@ -39,6 +41,10 @@ impl Config {
             "services",
             Value::Object(self.services.iter().map(|one| (one.name.clone(), redacted_service(one))).collect()),
         );
+        if !self.mcp_servers.is_empty() {
+            let servers = self.mcp_servers.iter().map(|one| (one.name.clone(), self.redacted_mcp_server(one)));
+            put("mcp", json!({"servers": Value::Object(servers.collect())}));
+        }
         put("storage", json!({"type": "sqlite", "path": self.storage.log}));
         put("approval_timeout", json!(self.approval_timeout.as_secs()));
         put("clarify_timeout", json!(self.clarify_timeout.as_secs()));
@@ -124,6 +130,73 @@ impl Config {
     }
 }
 
+impl Config {
+    fn redacted_mcp_server(&self, server: &McpServerConfig) -> Value {
+        let names = |names: &mut dyn Iterator<Item = &String>| {
+            Value::Object(names.map(|name| (name.clone(), json!(HIDDEN))).collect())
+        };
+        let mut shown = match &server.transport {
+            McpTransportConfig::Stdio { command, args, env, cwd } => {
+                let is_hidden = |at| self.hidden.contains(&format!("mcp.servers.{}.args[{at}]", server.name));
+                let mut shown = json!({
+                    "command": command,
+                    "args": redacted_arguments(args, is_hidden),
+                    "env": names(&mut env.keys()),
+                });
+                if let Some(cwd) = cwd {
+                    shown["cwd"] = json!(cwd);
+                }
+                shown
+            }
+            McpTransportConfig::Http { url, headers, auth } => {
+                let headers = names(&mut headers.iter().map(|(name, _)| name));
+                let mut shown = json!({"url": without_user(url), "headers": headers});
+                if let Some(auth) = auth {
+                    shown["auth"] = json!({
+                        "type": "client_credentials",
+                        "token_url": without_user(&auth.token_url),
+                        "client_id": auth.client_id,
+                        "client_secret": HIDDEN,
+                    });
+                    if let Some(scope) = &auth.scope {
+                        shown["auth"]["scope"] = json!(scope);
+                    }
+                }
+                shown
+            }
+        };
+        shown["timeout"] = json!(format!("{}s", server.timeout.as_secs()));
+        shown["enabled"] = json!(server.enabled);
+        shown
+    }
+}
+
+/// Redacts arguments of a program. One is hidden if it comes from the environment, or follows a flag that is called like a
+/// credential.
+fn redacted_arguments(args: &[String], is_hidden: impl Fn(usize) -> bool) -> Vec<String> {
+    let mut shown = Vec::new();
+    let mut is_value = false;
+    for (at, arg) in args.iter().enumerate() {
+        let is_flag = arg.starts_with('-');
+        shown.push(if is_hidden(at) || is_value && !is_flag { HIDDEN.to_owned() } else { redacted_argument(arg) });
+        is_value = is_flag && !arg.contains('=') && is_credential_name(arg);
+    }
+    shown
+}
+
+/// Redacts the value of `NAME=VALUE` and `NAME: VALUE` if the name is one of a credential, also after a flag as in
+/// `--header=NAME: VALUE`, and the credentials in an address.
+fn redacted_argument(arg: &str) -> String {
+    let Some(at) = arg.find(['=', ':']) else { return arg.to_owned() };
+    let (name, value) = arg.split_at(at);
+    let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'));
+    match value.split_at(1) {
+        (sign, _) if is_name && is_credential_name(name) => format!("{name}{sign}{HIDDEN}"),
+        ("=", value) if is_name => format!("{name}={}", redacted_argument(value)),
+        _ => without_user(arg),
+    }
+}
+
 fn redacted_service(service: &ServiceConfig) -> Value {
     let auth = match &service.auth {
         ServiceAuthConfig::Bearer { .. } => json!({"type": "bearer", "token": HIDDEN}),
@@ -201,10 +274,7 @@ fn without_user(url: &str) -> String {
 /// Redacts a parameter of a query. Its value is shown if it is an argument's place, a plain word, a date, a version, a language
 /// or a short number under a name that no credential has: any other value may be secret.
 fn redacted_parameter(item: &str) -> String {
-    /// Parts of names of credentials.
-    const NAMES: [&str; 10] = ["key", "token", "secret", "pass", "pwd", "auth", "sig", "cred", "session", "code"];
     let (name, value) = item.split_once('=').map_or((item, None), |(name, value)| (name, Some(value)));
-    let lower = name.to_ascii_lowercase();
     let is_known = |text: &str| {
         let is_place = text.starts_with('{') && text.ends_with('}') && !text[1..].contains('{');
         let is_word = text.chars().all(|letter| letter.is_ascii_lowercase() || matches!(letter, '_' | '.'));
@@ -214,7 +284,7 @@ fn redacted_parameter(item: &str) -> String {
     match value {
         None if is_known(name) => name.to_owned(),
         None => HIDDEN.to_owned(),
-        Some(value) if is_known(value) && !NAMES.iter().any(|part| lower.contains(part)) => item.to_owned(),
+        Some(value) if is_known(value) && !is_credential_name(name) => item.to_owned(),
         Some("") => item.to_owned(),
         Some(_) => format!("{name}={HIDDEN}"),
     }
@@ -254,7 +324,26 @@ fn is_in_parts(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::without_user;
+    use super::{redacted_arguments, without_user};
+
+    #[test]
+    fn only_what_may_be_a_credential_is_hidden_in_arguments() {
+        for (args, want) in [
+            ("-y @scope/server /srv/share", "-y @scope/server /srv/share"),
+            ("--port 80 --token abc --verbose", "--port 80 --token *** --verbose"),
+            ("--api-key=abc --port=80", "--api-key=*** --port=80"),
+            ("--api-key= abc", "--api-key=*** abc"),
+            ("-e TOKEN=abc -e MODE=abc", "-e TOKEN=*** -e MODE=abc"),
+            ("--header Authorization:abc --header=X-Key:abc", "--header Authorization:*** --header=X-Key:***"),
+            ("--url=http://u:p@h c:/x a=b=c", "--url=http://***@h c:/x a=b=c"),
+            ("--token --verbose abc", "--token --verbose abc"),
+            ("http://u:p@h/x?key=1 hidden", "http://***@h/x?key=*** ***"),
+        ] {
+            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+            let shown = redacted_arguments(&args, |at| args[at] == "hidden");
+            assert_eq!(shown.join(" "), want);
+        }
+    }
 
     #[test]
     fn only_what_may_be_a_credential_is_hidden_in_an_address() {

@@ -2,7 +2,12 @@
 //!
 //! It must not know the format of a file.
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    path::PathBuf,
+    time::Duration,
+};
 
 use countersign_core::session::RetryPolicy;
 use countersign_runtime::{
@@ -11,7 +16,7 @@ use countersign_runtime::{
 };
 use secrecy::SecretString;
 
-use super::{diagnostics::LiteralCredential, services::ServiceConfig};
+use super::{diagnostics::LiteralCredential, mcp::McpServerConfig, services::ServiceConfig};
 use crate::logging::LogLineFormat;
 
 /// The name of the file of programs' tokens in the data directory.
@@ -51,6 +56,8 @@ pub struct Config {
     pub telegram: Option<TelegramConfig>,
     /// `services`, in the order of the file. No two have a tool of the same name.
     pub services: Vec<ServiceConfig>,
+    /// `mcp.servers`, in the order of the file. No two have the same name, in any letter case.
+    pub mcp_servers: Vec<McpServerConfig>,
     /// Paths of the log.
     pub storage: StoragePaths,
     /// `approval_timeout`: how long an approval waits for an answer.
@@ -89,6 +96,8 @@ pub struct Config {
     pub retention: RetentionConfig,
     pub(super) literals: Vec<LiteralCredential>,
     pub(super) tool_files: Vec<PathBuf>,
+    /// Keys of values that are shown elsewhere and come from the environment here, so that they may be secret.
+    pub(super) hidden: BTreeSet<String>,
 }
 
 /// Address on which the gateway listens, and addresses by which it is reached.

@@ -3,6 +3,7 @@
 mod faults;
 mod files;
 mod keys;
+mod mcp;
 mod noise;
 mod rules;
 

@@ -1,6 +1,8 @@
-//! Values that several sections have: addresses, methods of HTTP, actions of rules.
+//! Values that several sections have: addresses, methods of HTTP, actions of rules, durations.
 //!
 //! It must not know any key.
+
+use std::time::Duration;
 
 use countersign_core::policy::RuleAction;
 
@@ -37,4 +39,18 @@ pub(super) fn read_action(place: &ConfigField<'_>, refusal: &str) -> Option<Rule
             None
         }
     }
+}
+
+/// Reads a span such as `90s`, `30m`, `8h` or `7d`.
+pub(super) fn parse_span(text: &str) -> Option<Duration> {
+    let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    let seconds = count.parse::<u64>().ok()?.checked_mul(unit)?;
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
