@@ -141,6 +141,17 @@ impl AgentDir {
         [self.root.join("models.yml"), self.root.join("models.json")]
     }
 
+    /// Returns the user's files of MCP servers, strongest first.
+    pub fn mcp_paths(&self) -> [PathBuf; 2] {
+        ["mcp.json", ".mcp.json"].map(|name| self.root.join(name))
+    }
+
+    /// Returns the files of MCP servers of the project in `cwd`, strongest first. The last two belong to other programs too.
+    pub fn project_mcp_paths(&self, cwd: &Path) -> [PathBuf; 4] {
+        let own = cwd.join(&self.project_folder);
+        [own.join("mcp.json"), own.join(".mcp.json"), cwd.join("mcp.json"), cwd.join(".mcp.json")]
+    }
+
     /// Returns the files that may hold keys, strongest first.
     pub fn env_files(&self, cwd: &Path) -> [PathBuf; 2] {
         [cwd.join(".env"), self.home.join(".env")]

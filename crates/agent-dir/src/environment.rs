@@ -26,6 +26,11 @@ impl ProcessEnvironment {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// Returns the value of `name`, also an empty one.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     /// Adds the variables of the `.env` file at `path` that are not set yet. A file that cannot be read adds nothing.
     pub fn add_file(&mut self, path: &Path) {
         let Ok(bytes) = regular::read_bytes(path, LARGEST) else { return };

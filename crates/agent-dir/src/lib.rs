@@ -1,4 +1,4 @@
-//! Reads the agent directory: where it is, its settings, its models and their keys.
+//! Reads the agent directory: where it is, its settings, its models and their keys, its MCP servers.
 //!
 //! It must not know any adapter, the engine or a provider's wire: it turns files and an environment into plain values.
 
@@ -6,6 +6,7 @@ pub mod agent_dir;
 pub mod environment;
 pub mod keys;
 pub mod load_error;
+pub mod mcp_servers;
 pub mod models_file;
 pub mod names;
 pub mod persist;
@@ -21,6 +22,7 @@ pub use agent_dir::{AgentDir, AgentProduct};
 pub use environment::ProcessEnvironment;
 pub use keys::ProviderKeys;
 pub use load_error::LoadError;
+pub use mcp_servers::{McpServers, ProjectServers};
 pub use models_file::ModelsFile;
 pub use persist::{SettingChange, persist_change};
 pub use restrictions::Restrictions;

@@ -67,7 +67,7 @@ const KEYS: [&str; 12] = [
 ];
 
 /// Settings that are read elsewhere, by how they begin.
-const READ: [&str; 9] = [
+const READ: [&str; 10] = [
     "countersign",
     "approval_timeout",
     "clarify_timeout",
@@ -77,6 +77,7 @@ const READ: [&str; 9] = [
     "edit.mode",
     "todo.reminders",
     "modelRoles",
+    "mcp.enableProjectConfig",
 ];
 
 /// Settings that restrict in an original and cannot be enforced here: a start with one of them is refused.

@@ -49,7 +49,7 @@ const KEYS: [(&str, &[&str]); 7] = [
 const MOST_LEVELS: usize = 8;
 
 /// Sections of the originals in which a key with dots replaces its levels.
-const OTHERS: [&str; 5] = ["retry", "compaction", "providers", "edit", "todo"];
+const OTHERS: [&str; 6] = ["retry", "compaction", "providers", "edit", "todo", "mcp"];
 
 /// Owner of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use countersign_files::paths;
 use countersign_runtime::{models::entry::ThinkingLevel, tools::sandbox};
 
 use super::{
-    AgentDir, LoadError, Restrictions,
+    AgentDir, LoadError, ProjectServers, Restrictions,
     section::{self, FileOwner},
 };
 
@@ -42,6 +42,8 @@ pub struct AgentSettings {
     pub edit_mode: EditToolMode,
     /// `todo.reminders`.
     pub todo_reminders: TodoReminders,
+    /// `mcp.enableProjectConfig`: ignored if any file says false.
+    pub project_servers: ProjectServers,
     /// Rights that settings of the originals take away.
     pub restrictions: Restrictions,
     /// `providers.streamIdleTimeoutSeconds`: how long a provider may send nothing of an answer; zero there is no limit.
@@ -195,6 +197,7 @@ impl Default for AgentSettings {
             enabled_models: Vec::new(),
             edit_mode: EditToolMode::Replace,
             todo_reminders: TodoReminders { enabled: true, max: 3 },
+            project_servers: ProjectServers::Read,
             restrictions: Restrictions::default(),
             silence: Duration::from_secs(120),
             ours: CountersignSettings {
@@ -283,6 +286,9 @@ impl AgentSettings {
             Some(_) => self.edit_mode = EditToolMode::Replace,
         }
         self.todo_reminders.apply_section(&root.at("todo")?.at("reminders")?)?;
+        if root.at("mcp")?.at("enableProjectConfig")?.flag()? == Some(false) {
+            self.project_servers = ProjectServers::Ignored;
+        }
         let notices = match owner {
             FileOwner::User => {
                 let notices = section::check_section(root)?;
@@ -412,7 +418,7 @@ mod tests {
     use countersign_runtime::{models::entry::ThinkingLevel, tools::sandbox};
 
     use super::{AgentDir, AgentSettings, EditToolMode};
-    use crate::{AgentProduct, ProcessEnvironment};
+    use crate::{AgentProduct, ProcessEnvironment, ProjectServers};
 
     const OF_USER: &str = "it is read from the user's own config.yml only";
 
@@ -500,6 +506,21 @@ countersign:
             ..sandbox::SandboxSettings::default()
         };
         assert_eq!(load(user, ""), Ok(want));
+    }
+
+    #[test]
+    fn servers_of_a_project_are_ignored_if_any_file_says_so() {
+        for (user, project, want) in [
+            ("", "", ProjectServers::Read),
+            ("mcp: { enableProjectConfig: true }", "", ProjectServers::Read),
+            ("mcp: { enableProjectConfig: false }", "mcp: { enableProjectConfig: true }", ProjectServers::Ignored),
+            ("mcp.enableProjectConfig: false", "", ProjectServers::Ignored),
+            ("", "mcp: { enableProjectConfig: false }", ProjectServers::Ignored),
+        ] {
+            assert_eq!(load(user, project).unwrap().project_servers, want, "{user} {project}");
+        }
+        let wrong = "~/.omp/agent/config.yml:1: mcp.enableProjectConfig: expected true or false, found other text";
+        assert_eq!(load("mcp: { enableProjectConfig: off }", ""), Err(wrong.to_owned()));
     }
 
     #[test]
