@@ -14,6 +14,7 @@ mod mark;
 pub(crate) mod namespace;
 mod oom_score;
 mod pinned;
+mod program;
 mod reaper;
 mod script;
 mod shell_process;

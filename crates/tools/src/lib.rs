@@ -49,6 +49,6 @@ pub use roots::AllowedRoots;
 pub use sandbox::Sandbox;
 pub use schema::{strip_intent, validate_arguments, with_intent};
 pub use secrets::GatewaySecrets;
-pub use shell::SessionShell;
+pub use shell::{PipedProgram, ProgramPipes, SessionShell};
 pub use todo::TodoList;
 pub use tool::{AgentTool, CallRoute, EditFormat, PeerRoute, ToolContext, UpdateSink};

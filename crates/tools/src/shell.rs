@@ -3,37 +3,34 @@
 //!
 //! It must not know tools or results: it hands on bytes and ends.
 
+mod child_link;
 mod network_proxy;
+mod piped_program;
 
 use std::{
-    io::{self, Write as _},
-    os::fd::{AsFd as _, OwnedFd},
+    io,
     path::{Path, PathBuf},
-    process::Stdio,
     sync::Arc,
     time::Duration,
 };
 
-use bytes::{Buf as _, BytesMut};
 use countersign_core::call::Pins;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
-    process::{Child, Command},
+    io::AsyncWriteExt as _,
     sync::{Mutex, OwnedMutexGuard, watch},
 };
 
 use crate::{
     environment::CommandEnvironment,
     exec::{
-        ExecLauncher, descendants,
+        ExecLauncher,
         frame::{self, ChildOrder, ChildReport},
     },
     live_questions::CallQuestions,
-    sandbox::{CallNeeds, NetworkAccess, Sandbox, SandboxBounds, SandboxError, UnlistedHosts},
+    sandbox::{CallNeeds, Sandbox, SandboxError, UnlistedHosts},
 };
-use network_proxy::ProxyState;
+use child_link::{ChildLink, ChildUse, launch_child};
+pub use piped_program::{PipedProgram, ProgramPipes};
 
 /// Time of the exec child to end everything before it is given up: more than its own grace and patience.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -81,15 +78,6 @@ pub enum ShellLoss {
     Stopped,
     /// A command ended the shell.
     Exited,
-}
-
-/// A connection to an exec child. Closing it is the order to kill everything.
-#[derive(Debug)]
-struct ChildLink {
-    stream: UnixStream,
-    received: BytesMut,
-    child: Child,
-    proxy: ProxyState,
 }
 
 /// A command and its options.
@@ -212,7 +200,7 @@ impl SessionShell {
         let bounds = || self.sandbox.base_bounds(cwd, environment);
         let open = |session: &ShellSession, bounds| {
             let start = session.cwd.as_deref().filter(|last| last.is_dir()).unwrap_or(cwd);
-            launch_child(&self.launcher, start, environment, bounds)
+            launch_child(&self.launcher, start, environment, ChildUse::Shell, bounds)
                 .map_err(|error| ShellError::Start(error.to_string()))
         };
         let mut link = match session.link.take_if(|_| !is_apart) {
@@ -424,73 +412,4 @@ impl RunningCommand {
             }
         }
     }
-}
-
-impl ChildLink {
-    /// Returns true if the exec child still exists, as far as is known.
-    fn is_open(&self) -> bool {
-        let mut byte = [0];
-        self.stream.try_read(&mut byte).is_err()
-    }
-
-    /// Kills the processes of an exec child that was killed itself, and so could not.
-    fn kill_orphans(&self) {
-        let mut ends = [PollFd::new(self.stream.as_fd(), PollFlags::POLLHUP)];
-        let is_gone = matches!(poll(&mut ends, PollTimeout::ZERO), Ok(1..));
-        // Without a number it was waited for, after it had ended by itself.
-        let leader = self.child.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(leader) = leader.filter(|_| is_gone) {
-            descendants::kill_session(leader);
-        }
-    }
-
-    async fn next(&mut self) -> io::Result<ChildReport> {
-        loop {
-            if let Some((report, length)) = ChildReport::decode(&self.received).map_err(io::Error::other)? {
-                self.received.advance(length);
-                return Ok(report);
-            }
-            if self.stream.read_buf(&mut self.received).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-    }
-}
-
-impl Drop for ChildLink {
-    fn drop(&mut self) {
-        self.kill_orphans();
-    }
-}
-
-fn launch_child(
-    launcher: &ExecLauncher,
-    cwd: &Path,
-    environment: &CommandEnvironment,
-    bounds: Option<SandboxBounds>,
-) -> io::Result<ChildLink> {
-    crate::exec::note_started();
-    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    // Less than a socket holds, unless thousands of paths are named: then it is not started.
-    ours.set_nonblocking(true)?;
-    let proxy = match bounds.as_ref().map(|bounds| &bounds.network) {
-        Some(NetworkAccess::Hosts(hosts)) => ProxyState::Awaited(hosts.clone()),
-        Some(NetworkAccess::Off | NetworkAccess::On) | None => ProxyState::None,
-    };
-    ours.write_all(&ChildOrder::Begin(bounds).encode())?;
-    let mut command = Command::new(&launcher.program);
-    command
-        .args(&launcher.leading_args)
-        .env_clear()
-        .envs(environment.iter())
-        .env("PWD", cwd)
-        .current_dir(cwd)
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
-        .stderr(Stdio::inherit());
-    if matches!(proxy, ProxyState::Awaited(_)) {
-        network_proxy::point_at_proxy(&mut command);
-    }
-    let child = crate::exec::spawn_tracked(&mut command)?;
-    Ok(ChildLink { stream: UnixStream::from_std(ours)?, received: BytesMut::new(), child, proxy })
 }

@@ -22,17 +22,17 @@ use nix::{
     sys::{
         prctl,
         signal::{SigSet, Signal},
-        wait::{WaitStatus, waitpid},
     },
     unistd::{Pid, gettid, pipe2, setsid},
 };
 
 use super::{
     descendants,
-    frame::{ChildOrder, ChildReport, CommandExit, ShellCommand},
+    frame::{ChildOrder, ChildReport, CommandExit, ProgramCommand, ShellCommand},
     input::CommandInput,
     namespace, oom_score,
     pinned::{self, PinnedRunError, SearchPath},
+    program::{self, reap_children},
     script::{self, ScriptPaths},
     shell_process::ShellProcess,
 };
@@ -60,15 +60,18 @@ pub(super) fn serve_gateway() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     control.peer_addr()?;
     // Before there is a second thread, which would not be held and shares our memory.
-    let Some(orders) = receive_bounds(&control)? else { return Ok(()) };
-    let served = ExecChild::new(control, orders).and_then(|mut child| child.run());
+    let served = match receive_bounds(&control)? {
+        None => return Ok(()),
+        Some((Some(program), _)) => program::serve_program(&control, &program),
+        Some((None, orders)) => ExecChild::new(control, orders).and_then(|mut child| child.run()),
+    };
     descendants::kill_all();
     served
 }
 
-/// Takes the first order and applies its bounds; returns the bytes read after it. `None` if the gateway is gone. If the bounds
-/// cannot be applied, it reports that and ends: nothing runs.
-fn receive_bounds(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
+/// Takes the first order and applies its bounds; returns the program to run, if it names one, and the bytes read after it. `None`
+/// if the gateway is gone. If the bounds cannot be applied, it reports that and ends: nothing runs.
+fn receive_bounds(mut control: &UnixStream) -> io::Result<Option<(Option<ProgramCommand>, Vec<u8>)>> {
     let mut orders = Vec::new();
     let mut chunk = [0; 16 << 10];
     let (order, length) = loop {
@@ -82,8 +85,12 @@ fn receive_bounds(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
             Err(_) => return Ok(None),
         }
     };
-    let ChildOrder::Begin(bounds) = order else {
-        return Err(io::Error::other("the first order does not set the bounds of the sandbox"));
+    let (bounds, program) = match order {
+        ChildOrder::Begin(bounds) => (bounds, None),
+        ChildOrder::Program(bounds, program) => (bounds, Some(program)),
+        ChildOrder::Run(_) | ChildOrder::Input(_) | ChildOrder::Stop => {
+            return Err(io::Error::other("the first order does not set the bounds of the sandbox"));
+        }
     };
     if let Some(Err(error)) = bounds.map(|bounds| namespace::apply_bounds(bounds, control)) {
         let report = ChildReport::Failed(format!("cannot set up the sandbox: {error}"));
@@ -91,7 +98,7 @@ fn receive_bounds(mut control: &UnixStream) -> io::Result<Option<Vec<u8>>> {
         return Err(io::Error::other(error));
     }
     orders.drain(..length);
-    Ok(Some(orders))
+    Ok(Some((program, orders)))
 }
 
 struct ExecChild {
@@ -239,7 +246,9 @@ impl ExecChild {
         while let Some((order, length)) = ChildOrder::decode(&self.orders).map_err(io::Error::other)? {
             self.orders.drain(..length);
             match order {
-                ChildOrder::Begin(_) => return Err(io::Error::other("the bounds of the sandbox were set already")),
+                ChildOrder::Begin(_) | ChildOrder::Program(..) => {
+                    return Err(io::Error::other("the bounds of the sandbox were set already"));
+                }
                 ChildOrder::Run(run) => self.begin_command(&run)?,
                 ChildOrder::Input(bytes) => {
                     if let Some(input) = self.running.as_mut().and_then(|running| running.input.as_mut()) {
@@ -431,28 +440,6 @@ impl ExecChild {
 
     fn send_report(&mut self, report: &ChildReport) -> io::Result<()> {
         self.control.write_all(&report.encode())
-    }
-}
-
-/// Waits for children for ever, adopted ones too, and reports the end of each.
-fn reap_children(mut reports: &UnixStream, spawns: &mpsc::Receiver<()>) {
-    loop {
-        let (pid, code) = match waitpid(None, None) {
-            Ok(WaitStatus::Exited(pid, code)) => (pid, code),
-            Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, 128 + signal as i32),
-            Ok(_) | Err(Errno::EINTR) => continue,
-            // No child: the next one is announced.
-            Err(_) => match spawns.recv() {
-                Ok(()) => continue,
-                Err(_) => return,
-            },
-        };
-        let mut record = [0; 8];
-        record[..4].copy_from_slice(&pid.as_raw().to_le_bytes());
-        record[4..].copy_from_slice(&code.to_le_bytes());
-        if reports.write_all(&record).is_err() {
-            return;
-        }
     }
 }
 

@@ -17,12 +17,23 @@ const HEAD: usize = 5;
 pub(crate) enum ChildOrder {
     /// Be held by this from now on, or by nothing; always the first.
     Begin(Option<SandboxBounds>),
+    /// Be held by this and run one program in place of a shell; the first and only order.
+    Program(Option<SandboxBounds>, ProgramCommand),
     /// Run this; sent only when nothing runs.
     Run(ShellCommand),
     /// Give this to what runs as input, if it was to have any.
     Input(Vec<u8>),
     /// End what runs, with everything that was ever started.
     Stop,
+}
+
+/// A program with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProgramCommand {
+    /// Its path, or its name on the search path.
+    pub(crate) program: String,
+    /// Its arguments.
+    pub(crate) args: Vec<String>,
 }
 
 /// A command for the shell.
@@ -82,6 +93,9 @@ impl ChildOrder {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Begin(bounds) => encode_frame(b'B', &serde_json::to_vec(bounds).unwrap_or_default()),
+            Self::Program(bounds, program) => {
+                encode_frame(b'P', &serde_json::to_vec(&(bounds, program)).unwrap_or_default())
+            }
             Self::Run(run) => encode_frame(b'R', &serde_json::to_vec(run).unwrap_or_default()),
             Self::Input(bytes) => encode_frame(b'I', bytes),
             Self::Stop => encode_frame(b'S', b""),
@@ -93,6 +107,10 @@ impl ChildOrder {
         let Some((kind, payload)) = split_frame(bytes)? else { return Ok(None) };
         let order = match kind {
             b'B' => Self::Begin(serde_json::from_slice(payload).map_err(|_| FrameError)?),
+            b'P' => {
+                let (bounds, program) = serde_json::from_slice(payload).map_err(|_| FrameError)?;
+                Self::Program(bounds, program)
+            }
             b'R' => Self::Run(serde_json::from_slice(payload).map_err(|_| FrameError)?),
             b'I' => Self::Input(payload.to_vec()),
             b'S' => Self::Stop,
@@ -152,7 +170,7 @@ fn split_frame(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, FrameError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChildOrder, ChildReport, CommandExit, FrameError, ShellCommand};
+    use super::{ChildOrder, ChildReport, CommandExit, FrameError, ProgramCommand, ShellCommand};
 
     #[test]
     fn a_frame_reads_back_and_a_part_of_it_waits() {
@@ -176,6 +194,7 @@ mod tests {
         }
         for order in [
             ChildOrder::Begin(None),
+            ChildOrder::Program(None, ProgramCommand { program: "server".to_owned(), args: vec!["-v".to_owned()] }),
             ChildOrder::Run(ShellCommand { command: "echo".to_owned(), input: true, ..ShellCommand::default() }),
             ChildOrder::Input(b"a\0b".to_vec()),
         ] {

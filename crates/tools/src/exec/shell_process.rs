@@ -45,7 +45,7 @@ impl ShellProcess {
 
 /// Runs `start` with all signals unblocked: a new process has the mask of the thread that starts it, and this process blocks
 /// most.
-fn with_signals_unblocked<T>(start: impl FnOnce() -> T) -> T {
+pub(super) fn with_signals_unblocked<T>(start: impl FnOnce() -> T) -> T {
     let deaf = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK);
     let started = start();
     if let Ok(deaf) = deaf {

@@ -15,7 +15,10 @@ use bytes::Buf as _;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::{io::Interest, process::Command};
 
-use super::{ChildLink, SessionShell, ShellError, launch_child};
+use super::{
+    SessionShell, ShellError,
+    child_link::{ChildLink, ChildUse, launch_child},
+};
 use crate::{
     environment::CommandEnvironment,
     exec::{frame::ChildReport, namespace::PORT},
@@ -59,7 +62,7 @@ impl SessionShell {
             return None;
         }
         let link = match self.sandbox.base_bounds(cwd, environment) {
-            Ok(bounds) => launch_child(&self.launcher, cwd, environment, bounds),
+            Ok(bounds) => launch_child(&self.launcher, cwd, environment, ChildUse::Shell, bounds),
             Err(error) => return Some(error.to_string()),
         };
         let mut link = match link {
