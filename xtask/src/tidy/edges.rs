@@ -24,6 +24,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("runtime", &["core", "models", "store", "tools"]),
     ("otlp", &["core", "runtime"]),
     ("files", &[]),
+    ("mcp-client", &["core", "runtime", "files"]),
     ("view", &["core", "runtime"]),
     ("config", &["core", "runtime", "files", "view"]),
     ("telegram", &["core", "runtime", "view"]),

@@ -1,0 +1,292 @@
+//! Record of approved servers and tools, in a file of the data directory.
+//!
+//! It must not decide who approves. A file that cannot be read whole is an error: it means neither that nothing nor that
+//! everything is approved.
+
+mod differences;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use countersign_core::digest::Digest;
+use countersign_files::replace::{FileAccess, replace_file};
+use countersign_runtime::tools::regular;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::differences::find_differences;
+use crate::{
+    definition::ServerDefinition,
+    listing::{ServerListing, ServerTool, offered_name},
+};
+
+/// Name of the file in the data directory.
+const FILE: &str = "mcp-approvals.json";
+/// Version of its form.
+const VERSION: u32 = 1;
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 64 << 20;
+
+/// Reason that approvals cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ApprovalError {
+    /// The file cannot be read.
+    #[error("cannot read MCP approvals in {}: {problem}", path.display())]
+    Unreadable {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the system.
+        #[source]
+        problem: io::Error,
+    },
+    /// The file has another form.
+    #[error("cannot read MCP approvals in {}: {problem}; restore the file, or delete it to approve all servers again", path.display())]
+    Invalid {
+        /// Path of the file.
+        path: PathBuf,
+        /// The flaw.
+        problem: String,
+    },
+    /// Others may have changed the file.
+    #[error("MCP approvals in {} can be written by others (mode {mode:03o}); make it 600", path.display())]
+    Open {
+        /// Path of the file.
+        path: PathBuf,
+        /// The mode of the file.
+        mode: u32,
+    },
+    /// The file cannot be written. The approvals are as they were.
+    #[error("cannot write MCP approvals to {}: {problem}", path.display())]
+    Unwritable {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the system.
+        #[source]
+        problem: io::Error,
+    },
+}
+
+/// Approved servers and tools of a gateway.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovedServers {
+    path: PathBuf,
+    servers: BTreeMap<String, ApprovedServer>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApprovalFile {
+    version: u32,
+    servers: BTreeMap<String, ApprovedServer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApprovedServer {
+    definition: Digest,
+    tools: BTreeMap<String, ApprovedTool>,
+}
+
+/// A tool as it was approved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovedTool {
+    /// Digest of the tool as the server sent it.
+    pub digest: Digest,
+    /// Description for the model.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub schema: Value,
+    /// JSON Schema of structured results; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// Hints of the server.
+    pub annotations: Value,
+}
+
+/// State of a tool compared with its approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolApproval {
+    /// It is the approved one.
+    Approved,
+    /// It was never approved.
+    New,
+    /// It differs from the approved one.
+    Changed {
+        /// Differences for a person, each on one line.
+        differences: Vec<String>,
+    },
+    /// It was approved, and the server does not offer it any more.
+    Gone,
+}
+
+/// A server compared with its approval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerApproval {
+    /// True if the server was never approved.
+    pub is_new: bool,
+    /// True if it was approved under another definition: none of its tools counts as approved.
+    pub definition_changed: bool,
+    /// Tools that the server offers, in its order, then those that are gone. A tool that is gone is as it was approved.
+    pub tools: Vec<(ServerTool, ToolApproval)>,
+}
+
+impl ServerApproval {
+    /// Returns the tools that may be used: none of a server that is new or has another definition.
+    pub fn usable_tools(&self) -> impl Iterator<Item = &ServerTool> {
+        let is_known = !self.is_new && !self.definition_changed;
+        let usable = self.tools.iter().filter(move |(_, approval)| is_known && *approval == ToolApproval::Approved);
+        usable.map(|(tool, _)| tool)
+    }
+}
+
+impl ApprovedServers {
+    /// Reads the approvals in a data directory. Without a file nothing was approved yet.
+    ///
+    /// # Errors
+    /// [`ApprovalError`] for a file that cannot be read whole, has another form, or can be written by others.
+    pub fn open(data_dir: &Path) -> Result<Self, ApprovalError> {
+        let path = data_dir.join(FILE);
+        let unreadable = |problem| ApprovalError::Unreadable { path: path.clone(), problem };
+        let mode = match fs::metadata(&path) {
+            Ok(found) => found.mode() & 0o777,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // A link that leads nowhere is no missing file.
+                return match fs::symlink_metadata(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        Ok(Self { path, servers: BTreeMap::new() })
+                    }
+                    Ok(_) | Err(_) => Err(unreadable(error)),
+                };
+            }
+            Err(error) => return Err(unreadable(error)),
+        };
+        if mode & 0o022 != 0 {
+            return Err(ApprovalError::Open { path, mode });
+        }
+        let text = regular::read_text(&path, LARGEST).map_err(unreadable)?;
+        let invalid = |problem| ApprovalError::Invalid { path: path.clone(), problem };
+        let file: ApprovalFile = serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+        if file.version != VERSION {
+            return Err(invalid(format!("its version is {}, expected {VERSION}", file.version)));
+        }
+        Ok(Self { path, servers: file.servers })
+    }
+
+    /// Returns the approved tools of a server, for its definition as it is now, as they were approved.
+    pub fn approved_tools(&self, definition: &ServerDefinition) -> Vec<ServerTool> {
+        let server = self.servers.get(&definition.name);
+        let server = server.filter(|server| server.definition == definition.digest());
+        let tools = server.into_iter().flat_map(|server| &server.tools);
+        tools.filter_map(|(name, tool)| tool.to_server_tool(&definition.name, name)).collect()
+    }
+
+    /// Returns the names of all approved servers.
+    pub fn server_names(&self) -> impl Iterator<Item = &str> {
+        self.servers.keys().map(String::as_str)
+    }
+
+    /// Compares a server with its approval.
+    pub fn compare(&self, definition: &ServerDefinition, listing: &ServerListing) -> ServerApproval {
+        let approved = self.servers.get(&definition.name);
+        let known = |name: &str| approved.and_then(|server| server.tools.get(name));
+        let state = |tool: &ServerTool| match known(&tool.name) {
+            None => ToolApproval::New,
+            Some(before) if before.digest == tool.digest => ToolApproval::Approved,
+            Some(before) => ToolApproval::Changed { differences: find_differences(before, tool) },
+        };
+        let mut tools: Vec<(ServerTool, ToolApproval)> =
+            listing.tools.iter().map(|tool| (tool.clone(), state(tool))).collect();
+        let gone = approved.into_iter().flat_map(|server| &server.tools);
+        let gone = gone.filter(|(name, _)| listing.get(name).is_none());
+        tools.extend(
+            gone.filter_map(|(name, tool)| Some((tool.to_server_tool(&definition.name, name)?, ToolApproval::Gone))),
+        );
+        ServerApproval {
+            is_new: approved.is_none(),
+            definition_changed: approved.is_some_and(|server| server.definition != definition.digest()),
+            tools,
+        }
+    }
+
+    /// Records the approval of a server with these tools, in place of an earlier one.
+    ///
+    /// # Errors
+    /// [`ApprovalError::Unwritable`], with the approvals as they were.
+    pub fn approve(&mut self, definition: &ServerDefinition, tools: &[ServerTool]) -> Result<(), ApprovalError> {
+        let tools = tools.iter().filter(|tool| tool.server == definition.name);
+        let tools = tools.map(|tool| (tool.name.clone(), ApprovedTool::from_server_tool(tool))).collect();
+        let mut servers = self.servers.clone();
+        servers.insert(definition.name.clone(), ApprovedServer { definition: definition.digest(), tools });
+        self.save(servers)
+    }
+
+    /// Records the approval of one more tool, or of its changed form, of a server that is approved under this definition. False
+    /// if it is not.
+    ///
+    /// # Errors
+    /// [`ApprovalError::Unwritable`], with the approvals as they were.
+    pub fn approve_tool(&mut self, definition: &ServerDefinition, tool: &ServerTool) -> Result<bool, ApprovalError> {
+        let mut servers = self.servers.clone();
+        let server = servers.get_mut(&definition.name).filter(|server| server.definition == definition.digest());
+        let Some(server) = server.filter(|_| tool.server == definition.name) else { return Ok(false) };
+        server.tools.insert(tool.name.clone(), ApprovedTool::from_server_tool(tool));
+        self.save(servers)?;
+        Ok(true)
+    }
+
+    /// Takes the approval of a server back. False if there is none.
+    ///
+    /// # Errors
+    /// [`ApprovalError::Unwritable`], with the approvals as they were.
+    pub fn revoke(&mut self, server: &str) -> Result<bool, ApprovalError> {
+        let mut servers = self.servers.clone();
+        if servers.remove(server).is_none() {
+            return Ok(false);
+        }
+        self.save(servers)?;
+        Ok(true)
+    }
+
+    fn save(&mut self, servers: BTreeMap<String, ApprovedServer>) -> Result<(), ApprovalError> {
+        let file = ApprovalFile { version: VERSION, servers };
+        let text = serde_json::to_string_pretty(&file).map_err(io::Error::other);
+        let written = text.and_then(|text| replace_file(&self.path, text.as_bytes(), FileAccess::Private));
+        written.map_err(|problem| ApprovalError::Unwritable { path: self.path.clone(), problem })?;
+        self.servers = file.servers;
+        Ok(())
+    }
+}
+
+impl ApprovedTool {
+    fn from_server_tool(tool: &ServerTool) -> Self {
+        Self {
+            digest: tool.digest,
+            description: tool.description.clone(),
+            schema: tool.schema.clone(),
+            output_schema: tool.output_schema.clone(),
+            annotations: tool.annotations.clone(),
+        }
+    }
+
+    /// Returns the tool as it was approved; none if its name cannot be offered.
+    fn to_server_tool(&self, server: &str, name: &str) -> Option<ServerTool> {
+        Some(ServerTool {
+            server: server.to_owned(),
+            name: name.to_owned(),
+            offered_name: offered_name(server, name).ok()?,
+            description: self.description.clone(),
+            schema: self.schema.clone(),
+            output_schema: self.output_schema.clone(),
+            annotations: self.annotations.clone(),
+            digest: self.digest,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

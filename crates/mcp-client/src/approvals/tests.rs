@@ -1,0 +1,136 @@
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
+
+use serde_json::{Value, json};
+
+use super::{ApprovalError, ApprovedServers, ServerApproval, ToolApproval};
+use crate::{
+    definition::{ServerDefinition, ServerTransport},
+    listing::{ServerListing, ServerTool},
+};
+
+fn definition(args: &[&str]) -> ServerDefinition {
+    let transport = ServerTransport::Stdio {
+        command: "server".to_owned(),
+        args: args.iter().map(|&arg| arg.to_owned()).collect(),
+        env: [("TOKEN".to_owned(), "s3cret-value".into())].into(),
+        cwd: None,
+    };
+    ServerDefinition::new("files", transport)
+}
+
+fn listing(tools: &[(&str, &str)]) -> ServerListing {
+    let entry = |(name, description): &(&str, &str)| json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}});
+    ServerListing::from_entries("files", &tools.iter().map(entry).collect::<Vec<Value>>())
+}
+
+fn states(approval: &ServerApproval) -> Vec<(&str, ToolApproval)> {
+    approval.tools.iter().map(|(tool, state)| (tool.name.as_str(), state.clone())).collect()
+}
+
+fn usable(approval: &ServerApproval) -> Vec<&str> {
+    approval.usable_tools().map(|tool| tool.name.as_str()).collect()
+}
+
+#[test]
+fn a_server_is_compared_with_its_approval_across_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = listing(&[("read", "Reads."), ("list", "Lists."), ("old", "Old.")]);
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    let first = approvals.compare(&definition(&[]), &before);
+    assert!(first.is_new && !first.definition_changed && usable(&first).is_empty());
+    approvals.approve(&definition(&[]), &before.tools).unwrap();
+
+    let approvals = ApprovedServers::open(folder.path()).unwrap();
+    let now = listing(&[("read", "Reads."), ("list", "Lists everything."), ("write", "Writes.")]);
+    let compared = approvals.compare(&definition(&[]), &now);
+    let differences = vec!["description: was \"Lists.\", is \"Lists everything.\"".to_owned()];
+    assert_eq!(
+        states(&compared),
+        [
+            ("read", ToolApproval::Approved),
+            ("list", ToolApproval::Changed { differences }),
+            ("write", ToolApproval::New),
+            ("old", ToolApproval::Gone),
+        ]
+    );
+    assert_eq!(usable(&compared), ["read"]);
+    let approved: Vec<ServerTool> = approvals.approved_tools(&definition(&[]));
+    assert_eq!(approved.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["list", "old", "read"]);
+
+    let moved = approvals.compare(&definition(&["/"]), &now);
+    assert!(!moved.is_new && moved.definition_changed && usable(&moved).is_empty());
+    assert_eq!(approvals.approved_tools(&definition(&["/"])), []);
+}
+
+#[test]
+fn differences_of_schemas_are_named_by_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    let tool = |schema: Value| ServerListing::from_entries("files", &[json!({"name": "read", "inputSchema": schema})]);
+    let before = tool(json!({"type": "object", "properties": {"path": {"type": "string"}}}));
+    approvals.approve(&definition(&[]), &before.tools).unwrap();
+    let now = tool(json!({"type": "object", "properties": {"path": {"type": "number"}, "to": {}}, "required": ["to"]}));
+    let compared = approvals.compare(&definition(&[]), &now);
+    let want = [
+        "schema/properties/path/type: was \"string\", is \"number\"",
+        "schema/properties/to: added {}",
+        "schema/required: added [\"to\"]",
+    ];
+    let differences = want.map(str::to_owned).to_vec();
+    assert_eq!(states(&compared), [("read", ToolApproval::Changed { differences })]);
+}
+
+#[test]
+fn one_tool_is_approved_and_a_server_revoked() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = listing(&[("read", "Reads."), ("list", "Lists.")]);
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    assert!(!approvals.approve_tool(&definition(&[]), &tools.tools[0]).unwrap());
+    approvals.approve(&definition(&[]), &tools.tools[..1]).unwrap();
+    assert!(approvals.approve_tool(&definition(&[]), &tools.tools[1]).unwrap());
+    assert!(!approvals.approve_tool(&definition(&["/"]), &tools.tools[1]).unwrap());
+    assert_eq!(usable(&approvals.compare(&definition(&[]), &tools)), ["read", "list"]);
+    assert!(approvals.revoke("files").unwrap());
+    assert!(!approvals.revoke("files").unwrap());
+    assert_eq!(ApprovedServers::open(folder.path()).unwrap().server_names().count(), 0);
+}
+
+#[test]
+fn no_secret_is_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    approvals.approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools).unwrap();
+    let path = folder.path().join("mcp-approvals.json");
+    assert!(!fs::read_to_string(&path).unwrap().contains("s3cret-value"));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_whole_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mcp-approvals.json");
+    for (case, text) in [
+        ("empty", ""),
+        ("cut", "{\"version\": 1, \"servers\": {"),
+        ("version", "{\"version\": 2, \"servers\": {}}"),
+        ("unknown member", "{\"version\": 1, \"servers\": {}, \"all\": true}"),
+        ("no servers", "{\"version\": 1}"),
+        ("digest", "{\"version\": 1, \"servers\": {\"a\": {\"definition\": \"x\", \"tools\": {}}}}"),
+    ] {
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(matches!(ApprovedServers::open(folder.path()), Err(ApprovalError::Invalid { .. })), "{case}");
+    }
+    fs::write(&path, "{\"version\": 1, \"servers\": {}}").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+    assert!(matches!(ApprovedServers::open(folder.path()), Err(ApprovalError::Open { mode: 0o620, .. })));
+    fs::remove_file(&path).unwrap();
+    symlink("nowhere", &path).unwrap();
+    assert!(matches!(ApprovedServers::open(folder.path()), Err(ApprovalError::Unreadable { .. })));
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(ApprovedServers::open(folder.path()).is_err());
+}

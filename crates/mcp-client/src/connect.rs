@@ -1,0 +1,122 @@
+//! Opens a connection to a server: starts its program or reaches its address, and falls back to the older handshake.
+//!
+//! It must not know when a server is needed.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use countersign_runtime::tools::{CommandEnvironment, GatewaySecrets, PipedProgram, secrets::Redactor};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    connection::{Connection, OpenFailure, ProtocolGeneration},
+    connection_monitor::ConnectionMonitor,
+    definition::{ServerDefinition, ServerTransport},
+    http_transport::{GuardedHttp, fetch_token},
+    options::McpOptions,
+    pipe_transport::{PipeTransport, ServerProcess, log_errors},
+};
+
+/// Replacement of a secret of a definition in texts.
+const HIDDEN: &str = "[hidden]";
+/// The fewest bytes of a value that is hidden: a shorter one is found in anything.
+const SHORTEST: usize = 6;
+/// Time before the end of a token at which it is not used any more.
+const TOKEN_MARGIN: Duration = Duration::from_secs(30);
+
+/// Opens a connection within the time limit of a start.
+///
+/// *Cancellation*: dropping the future ends the program that it started.
+///
+/// # Errors
+/// The reason, without secrets of the definition.
+pub(crate) async fn open_connection(
+    definition: &ServerDefinition,
+    options: &McpOptions,
+    generation: ProtocolGeneration,
+) -> Result<Connection, OpenFailure> {
+    let limit = definition.start_timeout;
+    let opening = async {
+        match open_once(definition, options, generation).await {
+            // Some servers end at a request that they do not know.
+            Err(OpenFailure::Closed(reason)) if generation == ProtocolGeneration::Unknown => {
+                tracing::debug!(server = definition.name, reason, "an MCP server ended at its discovery");
+                open_once(definition, options, ProtocolGeneration::Handshake).await
+            }
+            opened => opened,
+        }
+    };
+    let late = |_| OpenFailure::Other(format!("no answer to the handshake within {} s", limit.as_secs()));
+    tokio::time::timeout(limit, opening).await.map_err(late)?
+}
+
+async fn open_once(
+    definition: &ServerDefinition,
+    options: &McpOptions,
+    generation: ProtocolGeneration,
+) -> Result<Connection, OpenFailure> {
+    let other = OpenFailure::Other;
+    match &definition.transport {
+        ServerTransport::Stdio { command, args, env, cwd } => {
+            let env = fill_values(env, &options.secrets).map_err(other)?;
+            let monitor = new_monitor(options, env.values());
+            let variables = env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
+            let environment = CommandEnvironment::clean_with(variables);
+            let cwd: &Path = cwd.as_deref().unwrap_or(&options.cwd);
+            let started =
+                PipedProgram::start(&options.launcher, &options.sandbox, command, args, cwd, &environment).await;
+            let (program, pipes) = started.map_err(|error| other(error.to_string()))?;
+            let errors = tokio::spawn(log_errors(definition.name.clone(), pipes.errors, Arc::clone(&monitor)));
+            let (read, write) = pipes.stream.into_split();
+            let process = Some(ServerProcess { program, errors });
+            let transport = PipeTransport::new(read, write, Arc::clone(&monitor), process);
+            Connection::open(transport, monitor, generation).await
+        }
+        ServerTransport::Http { url, headers, auth } => {
+            let headers = fill_values(headers, &options.secrets).map_err(other)?;
+            let token = match auth {
+                None => None,
+                Some(credentials) => {
+                    let secret = fill_value(&credentials.client_secret, &options.secrets).map_err(other)?;
+                    Some(fetch_token(credentials, &secret).await.map_err(other)?)
+                }
+            };
+            let hidden = headers.values().chain(token.as_ref().map(|token| &token.token));
+            let monitor = new_monitor(options, hidden);
+            let transport = GuardedHttp::new(url, &headers, token.as_ref(), Arc::clone(&monitor)).map_err(other)?;
+            let mut connection = Connection::open(transport, monitor, generation).await?;
+            connection.valid_until = token.map(|token| Instant::now() + token.lifetime.saturating_sub(TOKEN_MARGIN));
+            Ok(connection)
+        }
+        #[cfg(test)]
+        ServerTransport::Scripted(server) => {
+            let monitor = new_monitor(options, []);
+            let (read, write) = tokio::io::split(server.start());
+            let transport = PipeTransport::new(read, write, Arc::clone(&monitor), None);
+            Connection::open(transport, monitor, generation).await
+        }
+    }
+}
+
+fn new_monitor<'a>(options: &McpOptions, hidden: impl IntoIterator<Item = &'a SecretString>) -> Arc<ConnectionMonitor> {
+    let hidden = hidden.into_iter().map(|value| value.expose_secret()).filter(|value| value.len() >= SHORTEST);
+    Arc::new(ConnectionMonitor::new(options.limits, Redactor::for_secrets(hidden, HIDDEN)))
+}
+
+fn fill_values(
+    values: &BTreeMap<String, SecretString>,
+    secrets: &GatewaySecrets,
+) -> Result<BTreeMap<String, SecretString>, String> {
+    values.iter().map(|(name, value)| Ok((name.clone(), fill_value(value, secrets)?))).collect()
+}
+
+/// Puts secrets into a value that names them.
+fn fill_value(value: &SecretString, secrets: &GatewaySecrets) -> Result<SecretString, String> {
+    let mut filled = Value::from(value.expose_secret());
+    secrets.fill_value(&mut filled)?;
+    match filled {
+        Value::String(text) => Ok(text.into()),
+        _ => Err("a value of its definition is no text".to_owned()),
+    }
+}

@@ -1,0 +1,381 @@
+//! One connection to a server: a version agreed on, requests with a limit of time, and nothing granted to the server.
+//!
+//! It must not know how messages are carried, and does not start a server again.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    ClientHandler, RoleClient,
+    model::{
+        CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification,
+        ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, ErrorData, Implementation,
+        NumberOrString, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
+    },
+    service::{
+        ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RequestContext,
+        RunningService, ServiceError,
+    },
+    transport::{DynamicTransportError, Transport},
+};
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    connection_monitor::{ConnectionMonitor, ProgressSink},
+    send_error::SendError,
+};
+
+/// The oldest version of the protocol that is spoken.
+const OLDEST: ProtocolVersion = ProtocolVersion::V_2025_06_18;
+/// Time limit of the notice to a server that a request was given up.
+const CANCEL_WAIT: Duration = Duration::from_secs(1);
+/// Time limit of the end of a server, more than it is given to end by itself.
+const CLOSE_WAIT: Duration = Duration::from_secs(5);
+
+/// Generation of the protocol that a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProtocolGeneration {
+    /// Not known: `server/discover` first, then `initialize`.
+    Unknown,
+    /// `initialize` only.
+    Handshake,
+}
+
+/// Reason that no connection came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OpenFailure {
+    /// The connection ended while it was opened.
+    Closed(String),
+    /// The server did not accept the credentials.
+    Unauthorized(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl OpenFailure {
+    pub(crate) fn reason(self) -> String {
+        match self {
+            Self::Closed(reason) | Self::Unauthorized(reason) | Self::Other(reason) => reason,
+        }
+    }
+}
+
+/// Reason that a request has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RequestFailure {
+    /// Nothing of it was sent.
+    NotSent(String),
+    /// Nothing of it was done, because the server did not accept the credentials.
+    Unauthorized(String),
+    /// It was sent, or may have been, and no answer came.
+    Lost(String),
+    /// The server answered with an error.
+    Refused(String),
+}
+
+/// Bounds of the wait for an answer.
+#[derive(Clone)]
+pub(crate) struct RequestWait {
+    /// Time limit from now.
+    pub(crate) limit: Duration,
+    /// Ends the wait.
+    pub(crate) cancel: CancellationToken,
+    /// Sink of its progress.
+    pub(crate) progress: ProgressSink,
+}
+
+impl RequestWait {
+    /// Creates a wait that only its time limit ends.
+    pub(crate) fn with_limit(limit: Duration) -> Self {
+        Self { limit, cancel: CancellationToken::new(), progress: ProgressSink::default() }
+    }
+}
+
+/// A connection to a server.
+pub(crate) struct Connection {
+    service: RunningService<RoleClient, GrantsNothing>,
+    monitor: Arc<ConnectionMonitor>,
+    opened: Instant,
+    /// Moment from which the credentials of the connection do not count any more.
+    pub(crate) valid_until: Option<Instant>,
+    subscription: Option<JoinHandle<()>>,
+}
+
+impl Connection {
+    /// Agrees with the server on a version.
+    ///
+    /// *Cancellation*: dropping the future closes the transport.
+    pub(crate) async fn open<T: Transport<RoleClient> + 'static>(
+        transport: T,
+        monitor: Arc<ConnectionMonitor>,
+        generation: ProtocolGeneration,
+    ) -> Result<Self, OpenFailure> {
+        let mode = match generation {
+            ProtocolGeneration::Unknown => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::LATEST],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+            ProtocolGeneration::Handshake => ClientLifecycleMode::Initialize,
+        };
+        let service = GrantsNothing.serve_with_lifecycle(transport, mode).await;
+        let service = service.map_err(|error| open_failure(&error, &monitor))?;
+        let connection = Self { service, monitor, opened: Instant::now(), valid_until: None, subscription: None };
+        connection.with_known_version()
+    }
+
+    /// Refuses versions that are not spoken, and subscribes to changes where that is necessary.
+    fn with_known_version(mut self) -> Result<Self, OpenFailure> {
+        let Some(info) = self.service.peer_info() else {
+            return Err(OpenFailure::Other("it did not name the version that it speaks".to_owned()));
+        };
+        let version = &info.protocol_version;
+        if !ProtocolVersion::KNOWN_VERSIONS.contains(version) || *version < OLDEST {
+            let shown = self.monitor.show_text(version.as_str());
+            let latest = ProtocolVersion::LATEST;
+            return Err(OpenFailure::Other(format!(
+                "it speaks version {shown} of the protocol, but {OLDEST} to {latest} are supported"
+            )));
+        }
+        let announces = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        if !version.has_initialize() && announces {
+            let (peer, monitor) = (self.service.peer().clone(), Arc::clone(&self.monitor));
+            self.subscription = Some(tokio::spawn(follow_tool_changes(peer, monitor)));
+        }
+        Ok(self)
+    }
+
+    /// Returns the generation that the server speaks, for its next start.
+    pub(crate) fn generation(&self) -> ProtocolGeneration {
+        match self.service.peer_info() {
+            Some(info) if info.protocol_version.has_initialize() => ProtocolGeneration::Handshake,
+            Some(_) | None => ProtocolGeneration::Unknown,
+        }
+    }
+
+    pub(crate) const fn monitor(&self) -> &Arc<ConnectionMonitor> {
+        &self.monitor
+    }
+
+    pub(crate) const fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    /// Returns true if requests can be sent over it.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.monitor.is_closed() && !self.service.is_closed() && !self.service.is_transport_closed()
+    }
+
+    /// Returns true if the server declared that it has resources.
+    pub(crate) fn has_resources(&self) -> bool {
+        self.service.peer_info().is_some_and(|info| info.capabilities.resources.is_some())
+    }
+
+    /// Returns true if the server declared that it has prompts.
+    pub(crate) fn has_prompts(&self) -> bool {
+        self.service.peer_info().is_some_and(|info| info.capabilities.prompts.is_some())
+    }
+
+    /// Returns true if the server declared that it has tools.
+    pub(crate) fn has_tools(&self) -> bool {
+        self.service.peer_info().is_some_and(|info| info.capabilities.tools.is_some())
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// *Cancellation*: a request that was dropped before it was sent stays here. To give one up that was sent, use the token: then
+    /// the server hears of it.
+    pub(crate) async fn request(
+        &self,
+        request: ClientRequest,
+        wait: RequestWait,
+    ) -> Result<ServerResult, RequestFailure> {
+        let closed = || self.monitor.close_reason();
+        let options = PeerRequestOptions::no_options();
+        let handle = self.service.send_cancellable_request(request, options).await;
+        let handle = handle.map_err(|_| RequestFailure::NotSent(closed()))?;
+        let id = handle.id.clone();
+        let mut open = OpenRequest { monitor: &self.monitor, id: Some(&id) };
+        let _progress = self.monitor.watch_progress(&handle.progress_token, wait.progress);
+        let answer = tokio::select! {
+            biased;
+            answer = handle.await_response() => answer,
+            () = self.monitor.wait_closed() => Err(ServiceError::TransportClosed),
+            () = wait.cancel.cancelled() => {
+                return Err(self.give_up(open, "the call was cancelled".to_owned()).await);
+            }
+            () = tokio::time::sleep(wait.limit) => {
+                let late = format!("no answer within {} s", wait.limit.as_secs());
+                return Err(self.give_up(open, self.monitor.explain(late)).await);
+            }
+        };
+        match answer {
+            Ok(result) => {
+                open.id = None;
+                Ok(result)
+            }
+            Err(ServiceError::McpError(error)) => {
+                open.id = None;
+                let text = self.monitor.show_text(&error.message);
+                Err(RequestFailure::Refused(format!("{text} (code {})", error.code.0)))
+            }
+            Err(ServiceError::TransportSend(error)) => {
+                let was_begun = open.withdraw();
+                Err(match find_send_error(&error) {
+                    Some(SendError::NotSent(why)) => RequestFailure::NotSent(why.clone()),
+                    Some(SendError::Unauthorized(why)) => RequestFailure::Unauthorized(why.clone()),
+                    Some(SendError::Rejected(why)) => RequestFailure::Refused(why.clone()),
+                    Some(SendError::Lost(why)) => RequestFailure::Lost(why.clone()),
+                    None if was_begun => RequestFailure::Lost("it could not be sent whole".to_owned()),
+                    None => RequestFailure::NotSent("it could not be sent".to_owned()),
+                })
+            }
+            Err(_) if open.withdraw() => Err(RequestFailure::Lost(closed())),
+            Err(_) => Err(RequestFailure::NotSent(closed())),
+        }
+    }
+
+    /// Ends the wait for an answer. The server hears of it if the request left.
+    async fn give_up(&self, mut open: OpenRequest<'_>, why: String) -> RequestFailure {
+        let id = open.id.cloned();
+        if !open.withdraw() {
+            return RequestFailure::NotSent(why);
+        }
+        let params = CancelledNotificationParam::new(id, Some(why.clone()));
+        let cancelled = CancelledNotification::new(params);
+        let sending = self.service.send_notification(ClientNotification::CancelledNotification(cancelled));
+        // A server that does not read does not hear of it.
+        let _ = tokio::time::timeout(CANCEL_WAIT, sending).await;
+        RequestFailure::Lost(why)
+    }
+
+    /// Closes the connection: every open request ends.
+    pub(crate) fn close(&self, reason: &str) {
+        self.monitor.close(reason);
+        self.service.cancellation_token().cancel();
+    }
+
+    /// Closes the connection and waits for the end of the server, which is killed if it takes too long.
+    pub(crate) async fn shut_down(self: Arc<Self>) {
+        self.close("the gateway closed the connection");
+        if let Some(mut only) = Arc::into_inner(self) {
+            // Beyond the limit the transport is dropped, which kills the server.
+            let _ = only.service.close_with_timeout(CLOSE_WAIT).await;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(subscription) = &self.subscription {
+            subscription.abort();
+        }
+        self.monitor.close("the gateway closed the connection");
+    }
+}
+
+/// A request without an answer. When dropped, what has not left stays here.
+struct OpenRequest<'a> {
+    monitor: &'a ConnectionMonitor,
+    id: Option<&'a RequestId>,
+}
+
+impl OpenRequest<'_> {
+    /// Gives the request up. True if it may have left.
+    fn withdraw(&mut self) -> bool {
+        match self.id.take() {
+            Some(NumberOrString::Number(id)) => self.monitor.withdraw(*id),
+            Some(NumberOrString::String(_)) | None => true,
+        }
+    }
+}
+
+impl Drop for OpenRequest<'_> {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+/// The client as servers see it: no sampling, no roots, no user to ask.
+#[derive(Clone, Copy, Debug)]
+struct GrantsNothing;
+
+impl ClientHandler for GrantsNothing {
+    #[expect(deprecated, reason = "servers of all supported versions may request it")]
+    async fn create_message(
+        &self,
+        _params: rmcp::model::CreateMessageRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
+        let text = "sampling is refused: this client gives servers no access to its models";
+        Err(ErrorData::new(ErrorCode::INVALID_REQUEST, text, None))
+    }
+
+    async fn create_elicitation(
+        &self,
+        _request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        // A decline would be the answer of a person.
+        Ok(ElicitResult::new(ElicitationAction::Cancel))
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let implementation = Implementation::new("countersign", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), implementation)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}
+
+/// Marks the list of tools as changed for each notice of the server, and once more when no notice can come any more.
+async fn follow_tool_changes(peer: Peer<RoleClient>, monitor: Arc<ConnectionMonitor>) {
+    let filter = SubscriptionFilter::builder().tools_list_changed().build();
+    match peer.listen(filter).await {
+        Ok(mut subscription) => {
+            while let Ok(Some(_)) = subscription.next().await {
+                monitor.mark_tools_changed();
+            }
+        }
+        Err(error) => tracing::debug!(error = monitor.show_text(&error.to_string()), "no notices of changed tools"),
+    }
+    monitor.mark_tools_changed();
+}
+
+fn find_send_error(error: &DynamicTransportError) -> Option<&SendError> {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error.error.as_ref());
+    while let Some(current) = source {
+        if let Some(found) = current.downcast_ref() {
+            return Some(found);
+        }
+        source = current.source();
+    }
+    None
+}
+
+fn open_failure(error: &ClientInitializeError, monitor: &ConnectionMonitor) -> OpenFailure {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => match find_send_error(error) {
+            Some(SendError::Unauthorized(why)) => OpenFailure::Unauthorized(why.clone()),
+            Some(SendError::NotSent(why) | SendError::Lost(why)) if monitor.is_closed() => {
+                OpenFailure::Closed(format!("{}; {why}", monitor.close_reason()))
+            }
+            Some(SendError::NotSent(why) | SendError::Lost(why) | SendError::Rejected(why)) => {
+                OpenFailure::Other(why.clone())
+            }
+            None => OpenFailure::Other("it could not be reached".to_owned()),
+        },
+        ClientInitializeError::ConnectionClosed(_) => OpenFailure::Closed(monitor.close_reason()),
+        ClientInitializeError::JsonRpcError(error) => {
+            OpenFailure::Other(format!("it answered: {} (code {})", monitor.show_text(&error.message), error.code.0))
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => open_failure(fallback, monitor),
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            let versions: Vec<&str> = server_supported.iter().map(ProtocolVersion::as_str).collect();
+            let shown = monitor.show_text(&versions.join(", "));
+            OpenFailure::Other(format!("it supports no version of the protocol that is spoken here, only {shown}"))
+        }
+        ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
+            OpenFailure::Other("its answer to the handshake is not one".to_owned())
+        }
+        other => OpenFailure::Other(monitor.show_text(&other.to_string())),
+    }
+}

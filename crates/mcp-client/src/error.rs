@@ -1,0 +1,69 @@
+//! Reasons that a server did not do what was requested of it.
+
+use std::time::Duration;
+
+/// Reason that a request to an MCP server gave no result. The texts name the server and hold no secret of its definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum McpError {
+    /// No server has this name.
+    #[error("MCP server not configured: {0}")]
+    UnknownServer(String),
+    /// The server failed recently, and is not started again before some time has passed.
+    #[error("MCP server {server} is not running: {reason}; the next start is possible in {} s", wait.as_secs() + 1)]
+    Resting {
+        /// Name of the server.
+        server: String,
+        /// Reason of the last failure.
+        reason: String,
+        /// Time until a start is possible.
+        wait: Duration,
+    },
+    /// The server could not be started or reached, or did not agree on a version.
+    #[error("cannot start MCP server {server}: {reason}")]
+    Start {
+        /// Name of the server.
+        server: String,
+        /// Reason.
+        reason: String,
+    },
+    /// The connection ended before the answer.
+    #[error("MCP server {server} did not answer {request}: {reason}")]
+    Lost {
+        /// Name of the server.
+        server: String,
+        /// Method of the request.
+        request: &'static str,
+        /// Reason.
+        reason: String,
+    },
+    /// The server answered with an error.
+    #[error("MCP server {server} refused {request}: {reason}")]
+    Refused {
+        /// Name of the server.
+        server: String,
+        /// Method of the request.
+        request: &'static str,
+        /// Text of the server, escaped and cut.
+        reason: String,
+    },
+    /// The server answered, and its answer has not the form that the protocol requires.
+    #[error("MCP server {server} sent an invalid answer to {request}: {reason}")]
+    Invalid {
+        /// Name of the server.
+        server: String,
+        /// Method of the request.
+        request: &'static str,
+        /// The flaw.
+        reason: String,
+    },
+    /// The server lists more than is taken.
+    #[error("MCP server {server} lists too much: more than {limit} {unit}")]
+    TooMuch {
+        /// Name of the server.
+        server: String,
+        /// The limit.
+        limit: usize,
+        /// Unit of the limit: `pages`, `entries` or `bytes`.
+        unit: &'static str,
+    },
+}

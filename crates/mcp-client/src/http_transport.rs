@@ -1,0 +1,266 @@
+//! Streamable HTTP: rmcp's transport with bounds, our own TLS, the configured headers, and a token if there are credentials.
+//!
+//! It must not know requests. Addresses stay out of all texts, because a query can hold a credential.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use reqwest::{
+    Client, ClientBuilder,
+    header::{HeaderName, HeaderValue},
+    redirect,
+};
+use rmcp::{
+    RoleClient,
+    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    transport::{
+        StreamableHttpClientTransport, Transport,
+        streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
+    },
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use url::{Host, Url};
+
+use crate::{
+    connection_monitor::{Admission, ConnectionMonitor},
+    definition::ClientCredentials,
+    options::McpLimits,
+    send_error::SendError,
+};
+
+/// Time limit of a TCP and TLS connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(20);
+/// Largest answer of a token endpoint, in bytes.
+const TOKEN_ANSWER: usize = 64 << 10;
+/// Lifetime of a token that names none.
+const TOKEN_LIFETIME: u64 = 3600;
+/// Largest error text of a server that is read, in bytes.
+const ERROR_ANSWER: usize = 4 << 10;
+/// Attempts to open a broken stream again.
+const STREAM_RETRIES: usize = 5;
+
+type HttpTransport = StreamableHttpClientTransport<Client>;
+
+/// A token of a token endpoint.
+pub(crate) struct AccessToken {
+    pub(crate) token: SecretString,
+    pub(crate) lifetime: Duration,
+}
+
+/// rmcp's transport, whose messages the watch over the connection admits.
+pub(crate) struct GuardedHttp {
+    inner: HttpTransport,
+    monitor: Arc<ConnectionMonitor>,
+    is_authorized: bool,
+}
+
+impl GuardedHttp {
+    /// Creates the transport; nothing is sent yet.
+    ///
+    /// # Errors
+    /// The reason, without addresses and values.
+    pub(crate) fn new(
+        url: &str,
+        headers: &BTreeMap<String, SecretString>,
+        token: Option<&AccessToken>,
+        monitor: Arc<ConnectionMonitor>,
+    ) -> Result<Self, String> {
+        let client = http_client(url)?;
+        let mut config = StreamableHttpClientTransportConfig::with_uri(url)
+            .custom_headers(header_values(headers)?)
+            // A request is never sent twice, not even if its session expired.
+            .reinit_on_expired_session(false);
+        let McpLimits { message, .. } = *monitor.limits();
+        config.max_sse_event_size = message;
+        config.max_json_response_size = message;
+        config.max_error_response_size = ERROR_ANSWER;
+        config.retry_config = Arc::new(StreamRetries);
+        config.auth_header = token.map(|token| token.token.expose_secret().to_owned());
+        let is_authorized = token.is_some();
+        Ok(Self { inner: HttpTransport::with_client(client, config), monitor, is_authorized })
+    }
+}
+
+/// A few attempts with growing pauses. Without an end an idle gateway would go on for ever.
+#[derive(Clone, Copy, Debug)]
+struct StreamRetries;
+
+impl rmcp::transport::common::client_side_sse::SseRetryPolicy for StreamRetries {
+    fn retry(&self, current_times: usize) -> Option<Duration> {
+        (current_times < STREAM_RETRIES).then(|| Duration::from_secs(1 << current_times.min(5)))
+    }
+}
+
+impl Transport<RoleClient> for GuardedHttp {
+    type Error = SendError;
+
+    fn name() -> Cow<'static, str> {
+        "http".into()
+    }
+
+    fn send(&mut self, item: ClientJsonRpcMessage) -> impl Future<Output = Result<(), SendError>> + Send + 'static {
+        let id = self.monitor.note_request(&item);
+        let may_begin = id.is_none_or(|id| self.monitor.begin_request(id));
+        let (sending, monitor, is_authorized) = (self.inner.send(item), Arc::clone(&self.monitor), self.is_authorized);
+        async move {
+            if !may_begin {
+                return Err(SendError::NotSent("it was given up before it was sent".to_owned()));
+            }
+            sending.await.map_err(|error| send_error(&error, &monitor, is_authorized))
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        let monitor = Arc::clone(&self.monitor);
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = monitor.wait_closed() => return None,
+                message = self.inner.receive() => message,
+            };
+            let Some(message) = message else {
+                monitor.close("it ended the connection");
+                return None;
+            };
+            if monitor.admit_message(&message) == Admission::Pass {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), SendError> {
+        self.monitor.close("the gateway closed the connection");
+        self.inner.close().await.map_err(|error| send_error(&error, &self.monitor, self.is_authorized))
+    }
+}
+
+/// Sorts a failure by what may have left.
+fn send_error(
+    error: &StreamableHttpError<reqwest::Error>,
+    monitor: &ConnectionMonitor,
+    is_authorized: bool,
+) -> SendError {
+    match error {
+        StreamableHttpError::Client(error) => client_error(error),
+        StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => {
+            let what = if is_authorized { "the token" } else { "the request: it wants credentials" };
+            SendError::Unauthorized(format!("it did not accept {what}"))
+        }
+        StreamableHttpError::SessionExpired => {
+            monitor.close("its session expired");
+            SendError::NotSent("its session expired".to_owned())
+        }
+        StreamableHttpError::HttpStatus(status) if matches!(status.status, 502 | 504) => {
+            SendError::Lost(format!("status {}", status.status))
+        }
+        StreamableHttpError::HttpStatus(status) => SendError::Rejected(format!("status {}", status.status)),
+        StreamableHttpError::ResponseBodyTooLarge { max_size } => {
+            SendError::Rejected(format!("the answer is larger than {max_size} bytes"))
+        }
+        StreamableHttpError::UnexpectedServerResponse(text)
+            if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
+        {
+            SendError::Unauthorized(format!("status {}", &text["HTTP ".len().."HTTP 401".len()]))
+        }
+        StreamableHttpError::UnexpectedContentType(_)
+        | StreamableHttpError::UnexpectedServerResponse(_)
+        | StreamableHttpError::Deserialize(_) => SendError::Rejected(monitor.show_text(&error.to_string())),
+        other => SendError::Lost(monitor.show_text(&other.to_string())),
+    }
+}
+
+/// Sorts a failure of the HTTP client. Its own text has the address.
+fn client_error(error: &reqwest::Error) -> SendError {
+    let why = root_cause(error);
+    match error.status() {
+        Some(status) if matches!(status.as_u16(), 401 | 403) => {
+            SendError::Unauthorized(format!("status {}", status.as_u16()))
+        }
+        Some(status) if matches!(status.as_u16(), 502 | 504) => SendError::Lost(format!("status {}", status.as_u16())),
+        Some(status) => SendError::Rejected(format!("status {}", status.as_u16())),
+        None if error.is_connect() || error.is_builder() => SendError::NotSent(format!("cannot connect: {why}")),
+        None => SendError::Lost(format!("the connection broke: {why}")),
+    }
+}
+
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    // An error without a source names the address.
+    if std::ptr::addr_eq(cause, error) { "no reason given".to_owned() } else { cause.to_string() }
+}
+
+fn header_values(headers: &BTreeMap<String, SecretString>) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+    let valid = |(name, value): (&String, &SecretString)| {
+        let invalid = |part: &str| format!("header {name:?} has an invalid {part}");
+        let mut sent = HeaderValue::from_str(value.expose_secret()).map_err(|_| invalid("value"))?;
+        sent.set_sensitive(true);
+        Ok((HeaderName::try_from(name.as_str()).map_err(|_| invalid("name"))?, sent))
+    };
+    headers.iter().map(valid).collect()
+}
+
+/// Builds a client that follows no redirect, because a header would go with it.
+fn http_client(url: &str) -> Result<Client, String> {
+    let url = Url::parse(url).map_err(|_| "its url is invalid".to_owned())?;
+    let builder: ClientBuilder = match (is_loopback(&url), url.scheme()) {
+        (true, "http") => Client::builder().no_proxy().tls_certs_only([]),
+        (true, _) => Client::builder().no_proxy(),
+        (false, _) => Client::builder(),
+    };
+    let builder = builder.redirect(redirect::Policy::none()).connect_timeout(CONNECT_WAIT);
+    builder.build().map_err(|error| format!("cannot set up TLS: {}", root_cause(&error)))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    access_token: SecretString,
+    #[serde(default)]
+    expires_in: Option<u64>,
+}
+
+/// Gets a token with client credentials.
+///
+/// # Errors
+/// The reason, without addresses and values.
+pub(crate) async fn fetch_token(credentials: &ClientCredentials, secret: &SecretString) -> Result<AccessToken, String> {
+    let mut form = vec![("grant_type", "client_credentials")];
+    form.extend(credentials.scope.as_deref().map(|scope| ("scope", scope)));
+    let request = http_client(&credentials.token_url)?
+        .post(&credentials.token_url)
+        .basic_auth(&credentials.client_id, Some(secret.expose_secret()))
+        .form(&form);
+    let failed = |error: reqwest::Error| format!("no token: {}", client_error(&error));
+    let mut answer = request.send().await.map_err(failed)?;
+    let status = answer.status();
+    if !status.is_success() {
+        return Err(format!("no token: the token endpoint returned status {}", status.as_u16()));
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(failed)? {
+        if body.len() + chunk.len() > TOKEN_ANSWER {
+            return Err(format!("no token: the answer of the token endpoint is larger than {TOKEN_ANSWER} bytes"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    let answer: TokenAnswer = serde_json::from_slice(&body)
+        .map_err(|_| "no token: the answer of the token endpoint has no access_token".to_owned())?;
+    let lifetime = Duration::from_secs(answer.expires_in.unwrap_or(TOKEN_LIFETIME));
+    Ok(AccessToken { token: answer.access_token, lifetime })
+}

@@ -1,0 +1,40 @@
+//! Connections of the gateway to MCP servers of others: their tools, resources and prompts, and the record of approved tools.
+//!
+//! It must not decide who may call a tool: policy decides before a call comes here, and annotations of a server grant nothing.
+
+mod approvals;
+mod argument_check;
+mod backoff;
+mod connect;
+mod connection;
+mod connection_monitor;
+mod content;
+mod definition;
+mod error;
+mod http_transport;
+mod line_reader;
+mod listing;
+mod mcp_tool;
+mod options;
+mod pages;
+mod pipe_transport;
+mod resources;
+mod schema_check;
+#[cfg(test)]
+mod scripted_server;
+mod send_error;
+mod server;
+mod servers;
+mod text;
+mod tool_call;
+
+pub use approvals::{ApprovalError, ApprovedServers, ApprovedTool, ServerApproval, ToolApproval};
+pub use connection_monitor::{ProgressSink, ToolProgress};
+pub use definition::{BadDefinition, ClientCredentials, ServerDefinition, ServerTransport};
+pub use error::McpError;
+pub use listing::{ServerListing, ServerTool, ToolProblem, offered_name};
+pub use mcp_tool::McpTool;
+pub use options::{McpLimits, McpOptions};
+pub use resources::{PromptText, ServerPrompt, ServerResource};
+pub use servers::McpServers;
+pub use tool_call::CallOutcome;

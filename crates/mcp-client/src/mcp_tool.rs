@@ -1,0 +1,142 @@
+//! An approved tool of a server, as runs call it.
+//!
+//! It must not decide whether a call is allowed. Hints of the server about its tool grant nothing.
+
+use countersign_core::{
+    digest::Digest,
+    message::MessageBlock,
+    tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec},
+};
+use countersign_runtime::tools::{AgentTool, CallFailure, CallOutput, ToolContext};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    argument_check::find_problems,
+    connection_monitor::{ProgressSink, ToolProgress},
+    listing::ServerTool,
+    servers::McpServers,
+    tool_call::CallOutcome,
+};
+
+/// An approved tool of a server.
+///
+/// A call compares the tool that the server offers now with the approved one before it sends anything.
+pub struct McpTool {
+    spec: ToolSpec,
+    servers: McpServers,
+    server: String,
+    name: String,
+    digest: Digest,
+}
+
+impl McpTool {
+    /// Creates the tool from what was approved.
+    pub fn new(servers: McpServers, approved: &ServerTool) -> Self {
+        let spec = ToolSpec {
+            name: approved.offered_name.clone(),
+            description: approved.description.clone(),
+            schema: approved.schema.clone(),
+            concurrency: CallConcurrency::Exclusive,
+            repeat: RepeatMode::Once,
+            effect: ToolEffect::Changes,
+            signature: &[],
+        };
+        Self { spec, servers, server: approved.server.clone(), name: approved.name.clone(), digest: approved.digest }
+    }
+
+    /// Compares the tool that the server offers now with the approved one.
+    async fn check_unchanged(&self) -> Result<(), CallFailure> {
+        let Self { server, name, .. } = self;
+        let listing = self.servers.list_tools(server).await;
+        let listing = listing.map_err(|error| CallFailure::NotBegun(format!("{name} was not called: {error}")))?;
+        match listing.get(name) {
+            Some(tool) if tool.digest == self.digest => Ok(()),
+            Some(_) => Err(CallFailure::NotBegun(format!(
+                "{name} was not called: MCP server {server} changed it since it was approved; a person must approve it again"
+            ))),
+            None => Err(CallFailure::NotBegun(format!(
+                "{name} was not called: MCP server {server} does not offer it any more"
+            ))),
+        }
+    }
+
+    async fn run_call(&self, arguments: Map<String, Value>, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
+        let Self { server, name, .. } = self;
+        let stopped =
+            || CallFailure::NotBegun(format!("{name} of MCP server {server} was not called: it was cancelled"));
+        tokio::select! {
+            biased;
+            () = cx.wait_stopped() => return Err(stopped()),
+            checked = self.check_unchanged() => checked?,
+        }
+        let cancel = CancellationToken::new();
+        let updates = cx.updates.clone();
+        let progress = ProgressSink::new(move |progress| {
+            updates.send_update(|| CallOutput::from_text(progress_text(&progress)));
+        });
+        let call = self.servers.call_tool(server, name, arguments, cancel.clone(), progress);
+        tokio::pin!(call);
+        let outcome = tokio::select! {
+            outcome = &mut call => outcome,
+            () = cx.wait_stopped() => {
+                cancel.cancel();
+                call.await
+            }
+        };
+        match outcome {
+            CallOutcome::Done { mut content, is_error, structured } => {
+                if content.is_empty() {
+                    content.push(MessageBlock::from_text("(no content)"));
+                }
+                let details = structured.map(|structured| json!({ "structuredContent": structured }));
+                Ok(CallOutput { content, details, is_error })
+            }
+            CallOutcome::Failed { text } => Err(CallFailure::Failed(text)),
+            CallOutcome::NotBegun { text } => Err(CallFailure::NotBegun(text)),
+            CallOutcome::InDoubt { text } => Err(CallFailure::InDoubt(text)),
+        }
+    }
+}
+
+impl AgentTool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        let name = &self.spec.name;
+        let Value::Object(members) = arguments else {
+            return Err(CallFailure::Invalid(format!("Invalid arguments for {name}:\n- arguments must be an object")));
+        };
+        let problems = find_problems(&self.spec.schema, members);
+        if problems.is_empty() {
+            return Ok(members.clone());
+        }
+        Err(CallFailure::Invalid(format!("Invalid arguments for {name}:\n- {}", problems.join("\n- "))))
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
+        Box::pin(self.run_call(arguments, cx))
+    }
+}
+
+fn progress_text(progress: &ToolProgress) -> String {
+    let ToolProgress { progress, total, message } = progress;
+    let share = match total {
+        Some(total) => format!("{progress} of {total}"),
+        None => progress.to_string(),
+    };
+    match message {
+        Some(message) => format!("{message} ({share})"),
+        None => share,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Options of all servers: the means to start them, and the bounds of everything that they send.
+
+use std::path::PathBuf;
+
+use countersign_runtime::tools::{GatewaySecrets, Sandbox, exec::ExecLauncher};
+
+/// Options of [`crate::McpServers`].
+#[derive(Clone, Debug)]
+pub struct McpOptions {
+    /// Starts the exec child that runs a server.
+    pub launcher: ExecLauncher,
+    /// Confines the servers that the gateway starts.
+    pub sandbox: Sandbox,
+    /// The folder in which a server starts that names none.
+    pub cwd: PathBuf,
+    /// Secrets that variables and headers may name.
+    pub secrets: GatewaySecrets,
+    /// Bounds of everything that a server sends.
+    pub limits: McpLimits,
+}
+
+impl McpOptions {
+    /// Creates options without a sandbox and without secrets.
+    pub fn new(launcher: ExecLauncher, cwd: PathBuf) -> Self {
+        Self {
+            launcher,
+            sandbox: Sandbox::default(),
+            cwd,
+            secrets: GatewaySecrets::default(),
+            limits: McpLimits::default(),
+        }
+    }
+}
+
+/// Bounds of everything that a server sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct McpLimits {
+    /// Largest message that is read into memory, in bytes.
+    pub message: usize,
+    /// Text kept of one result, in bytes. The rest is cut.
+    pub text: usize,
+    /// Images kept of one result, in bytes of base64. Later ones are left out.
+    pub images: usize,
+    /// Most pages of a list.
+    pub pages: usize,
+    /// Most entries of a list.
+    pub entries: usize,
+    /// Largest list, in bytes of JSON.
+    pub listing: usize,
+    /// Most messages of a server within one second, answers not counted.
+    pub messages_per_second: u32,
+    /// Most lines of a server's output that are no messages.
+    pub noise_lines: u32,
+}
+
+impl Default for McpLimits {
+    fn default() -> Self {
+        Self {
+            message: 8 << 20,
+            text: 1 << 20,
+            images: 4 << 20,
+            pages: 50,
+            entries: 1000,
+            listing: 4 << 20,
+            messages_per_second: 1000,
+            noise_lines: 100,
+        }
+    }
+}

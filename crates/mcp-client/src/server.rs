@@ -1,0 +1,169 @@
+//! One server: connected when it is needed, again after a pause when it failed, with the last list of its tools.
+//!
+//! It must not know other servers.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::model::{ClientRequest, ServerResult};
+use tokio::{sync::Mutex, time::Instant};
+
+use crate::{
+    backoff::StartBackoff,
+    connect::open_connection,
+    connection::{Connection, ProtocolGeneration, RequestFailure, RequestWait},
+    definition::{ServerDefinition, ServerTransport},
+    error::McpError,
+    listing::{ServerListing, read_listing},
+    options::{McpLimits, McpOptions},
+};
+
+/// Longest pause that a caller waits for. A longer one is an error.
+const SHORT_PAUSE: Duration = Duration::from_secs(2);
+
+/// A server that can be connected.
+pub(crate) struct ServerHandle {
+    definition: ServerDefinition,
+    options: Arc<McpOptions>,
+    /// Held while a connection is opened or the tools are listed: others wait for the same.
+    state: Mutex<ServerState>,
+}
+
+struct ServerState {
+    connection: Option<Arc<Connection>>,
+    /// Tools as listed over this connection.
+    listing: Option<Arc<ServerListing>>,
+    backoff: StartBackoff,
+    generation: ProtocolGeneration,
+}
+
+impl ServerHandle {
+    pub(crate) fn new(definition: ServerDefinition, options: Arc<McpOptions>) -> Self {
+        let state = ServerState {
+            connection: None,
+            listing: None,
+            backoff: StartBackoff::default(),
+            generation: ProtocolGeneration::Unknown,
+        };
+        Self { definition, options, state: Mutex::new(state) }
+    }
+
+    pub(crate) const fn definition(&self) -> &ServerDefinition {
+        &self.definition
+    }
+
+    pub(crate) fn limits(&self) -> &McpLimits {
+        &self.options.limits
+    }
+
+    /// Returns an open connection. Opens one if there is none.
+    ///
+    /// *Cancellation*: dropping the future ends a start.
+    ///
+    /// # Errors
+    /// [`McpError::Start`], [`McpError::Resting`].
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, McpError> {
+        let mut state = self.state.lock().await;
+        self.connect(&mut state).await
+    }
+
+    async fn connect(&self, state: &mut ServerState) -> Result<Arc<Connection>, McpError> {
+        if let Some(connection) = &state.connection
+            && connection.is_open()
+            && connection.valid_until.is_none_or(|until| Instant::now() < until)
+        {
+            return Ok(Arc::clone(connection));
+        }
+        state.listing = None;
+        // An open one whose token ends serves its calls to their end.
+        if let Some(old) = state.connection.take().filter(|old| !old.is_open()) {
+            let ended = old.monitor().closed_at().unwrap_or_else(Instant::now);
+            state.backoff.note_failure(ended, Some(old.opened()), old.monitor().close_reason());
+        }
+        let server = || self.definition.name.clone();
+        if let Some((wait, reason)) = state.backoff.pause_at(Instant::now()) {
+            if wait > SHORT_PAUSE {
+                return Err(McpError::Resting { server: server(), reason: reason.to_owned(), wait });
+            }
+            tokio::time::sleep(wait).await;
+        }
+        match open_connection(&self.definition, &self.options, state.generation).await {
+            Ok(connection) => {
+                state.generation = connection.generation();
+                let connection = Arc::new(connection);
+                state.connection = Some(Arc::clone(&connection));
+                Ok(connection)
+            }
+            Err(failure) => {
+                let reason = failure.reason();
+                state.generation = ProtocolGeneration::Unknown;
+                state.backoff.note_failure(Instant::now(), None, reason.clone());
+                Err(McpError::Start { server: server(), reason })
+            }
+        }
+    }
+
+    /// Returns the tools of the server as they are now, as far as the server says.
+    ///
+    /// # Errors
+    /// Those of a connection and of a list.
+    pub(crate) async fn listing(&self) -> Result<Arc<ServerListing>, McpError> {
+        let mut state = self.state.lock().await;
+        let connection = self.connect(&mut state).await?;
+        // A change during the listing counts again: the mark is taken first.
+        let has_changed = connection.monitor().take_tools_changed();
+        if let Some(listing) = state.listing.as_ref().filter(|_| !has_changed) {
+            return Ok(Arc::clone(listing));
+        }
+        state.listing = None;
+        let listing = Arc::new(read_listing(&connection, &self.definition).await?);
+        state.listing = Some(Arc::clone(&listing));
+        Ok(listing)
+    }
+
+    /// Sends a request. If the server does not accept the token of the connection, it is sent once more with a new one.
+    ///
+    /// # Errors
+    /// The failure of the request, or of the connection for which nothing was sent.
+    pub(crate) async fn request(
+        &self,
+        request: ClientRequest,
+        wait: RequestWait,
+    ) -> Result<Result<ServerResult, RequestFailure>, McpError> {
+        let cancelled = || Ok(Err(RequestFailure::NotSent("the call was cancelled".to_owned())));
+        let connection = tokio::select! {
+            biased;
+            () = wait.cancel.cancelled() => return cancelled(),
+            connection = self.connection() => connection?,
+        };
+        let answer = connection.request(request.clone(), wait.clone()).await;
+        if !matches!(answer, Err(RequestFailure::Unauthorized(_))) || !self.gets_tokens() {
+            return Ok(answer);
+        }
+        let renewing = async {
+            self.state.lock().await.connection.take_if(|current| Arc::ptr_eq(current, &connection));
+            self.connection().await
+        };
+        let renewed = tokio::select! {
+            biased;
+            () = wait.cancel.cancelled() => return cancelled(),
+            renewed = renewing => renewed?,
+        };
+        Ok(renewed.request(request, wait).await)
+    }
+
+    const fn gets_tokens(&self) -> bool {
+        matches!(self.definition.transport, ServerTransport::Http { auth: Some(_), .. })
+    }
+
+    /// Ends the connection and waits for that. The next request opens another.
+    pub(crate) async fn shut_down(&self) {
+        // A start that is under way ends with the runtime.
+        let Ok(mut state) = tokio::time::timeout(SHORT_PAUSE, self.state.lock()).await else { return };
+        state.listing = None;
+        let connection = state.connection.take();
+        drop(state);
+        if let Some(connection) = connection {
+            connection.shut_down().await;
+        }
+    }
+}
