@@ -32,7 +32,8 @@ pub(super) fn tool_list(catalog: &ToolCatalog) -> String {
 /// Builds the request of a frame.
 pub(super) fn build_request(catalog: &ToolCatalog, query: AgentToolRequest<'_>) -> Result<AgentRequest, JsonRpcError> {
     let tools = catalog.snapshot();
-    service_tools::build_request(tools.get(&query.tool), query).map_err(|message| JsonRpcError::new(code::INVALID, message))
+    service_tools::build_request(tools.get(&query.tool), query)
+        .map_err(|message| JsonRpcError::new(code::INVALID, message))
 }
 
 /// Returns the request, if the secrets that it names are available.

@@ -45,6 +45,9 @@ pub enum ProjectServers {
     Ignored,
 }
 
+/// Key of the names that are never used.
+const DENIED: &str = "disabledServers";
+
 /// Time limit of every call in milliseconds, before those of the files.
 const TIMEOUT_VARIABLE: &str = "OMP_MCP_TIMEOUT_MS";
 
@@ -88,7 +91,7 @@ struct McpFilesReader<'a> {
     denied: BTreeSet<String>,
     /// Names that a file of the user switches on, whatever its entry says.
     forced: BTreeSet<String>,
-    /// True if a file denies servers in a way that cannot be read.
+    /// True if it is not known which servers the files deny.
     denies_all: bool,
     problems: Vec<String>,
 }
@@ -108,36 +111,62 @@ impl<'a> McpFilesReader<'a> {
     }
 
     fn read_file(&mut self, path: &Path, origin: McpServerOrigin) {
-        match YamlNode::read_file(path) {
-            Ok(None) => {}
-            Ok(Some(node)) => {
-                if let Err(error) = self.read_root(&YamlField::root(path, Some(&node)), origin) {
+        let node = match YamlNode::read_file(path) {
+            Ok(Some(node)) => node,
+            Ok(None) => return,
+            Err(error) => return self.report_unreadable(&error.to_string(), origin),
+        };
+        let root = YamlField::root(path, Some(&node));
+        match root.members() {
+            Ok(members) => {
+                if let Err(error) = self.read_root(&root, &members, origin) {
                     self.problems.push(error.to_string());
                 }
             }
-            Err(error) => self.problems.push(error.to_string()),
+            Err(error) => self.report_unreadable(&error.to_string(), origin),
         }
     }
 
-    fn read_root(&mut self, root: &YamlField<'_>, origin: McpServerOrigin) -> Result<(), WrongType> {
-        let members = root.members()?;
+    /// Reports a file whose names are not known. One of the user may deny servers of the project.
+    fn report_unreadable(&mut self, error: &str, origin: McpServerOrigin) {
+        if origin.is_trusted() {
+            self.deny_all(error);
+        } else {
+            self.problems.push(error.to_owned());
+        }
+    }
+
+    fn deny_all(&mut self, reason: &str) {
+        self.denies_all = true;
+        self.problems.push(format!("{reason}; no MCP server is used until this is corrected"));
+    }
+
+    fn read_root(
+        &mut self,
+        root: &YamlField<'_>,
+        members: &[(&str, YamlField<'_>)],
+        origin: McpServerOrigin,
+    ) -> Result<(), WrongType> {
         let has_servers = members.iter().any(|(key, _)| *key == "mcpServers");
-        for (key, place) in &members {
-            let meant = suggest::did_you_mean(key, ["mcpServers", "disabledServers"], 2).filter(|meant| meant != key);
+        for (key, place) in members {
+            let known = ["mcpServers", DENIED];
+            let meant = suggest::did_you_mean(key, known, 2).filter(|meant| meant != key);
+            let place = place.shown_place();
             match meant {
-                Some(meant) => self.report(place, &format!("unknown key; did you mean \"{meant}\"?")),
+                Some(DENIED) => {
+                    let problem = format!("{place}unknown key; did you mean \"{DENIED}\"?");
+                    self.report_unreadable(&problem, origin);
+                }
+                Some(meant) => self.problems.push(format!("{place}unknown key; did you mean \"{meant}\"?")),
                 None if *key == "servers" && !has_servers => {
-                    self.report(place, "unknown key; the servers are under \"mcpServers\"");
+                    self.problems.push(format!("{place}unknown key; the servers are under \"mcpServers\""));
                 }
                 None => {}
             }
         }
-        match read_names(&root.at("disabledServers")?) {
+        match read_names(&root.at(DENIED)?) {
             Ok(names) => self.denied.extend(names),
-            Err(error) => {
-                self.denies_all = true;
-                self.problems.push(format!("{error}; no MCP server is used as long as this list cannot be read"));
-            }
+            Err(error) => self.deny_all(&error.to_string()),
         }
         if origin == McpServerOrigin::User {
             match read_names(&root.at("enabledServers")?) {
@@ -171,10 +200,6 @@ impl<'a> McpFilesReader<'a> {
                 }
             }
         }
-    }
-
-    fn report(&mut self, place: &YamlField<'_>, message: &str) {
-        self.problems.push(format!("{}{message}", place.shown_place()));
     }
 
     fn into_servers(mut self) -> McpServers {

@@ -162,7 +162,11 @@ fn list_servers(config: &Config, form: OutputFormat) -> anyhow::Result<ExitCode>
         match state {
             "approved" => writeln!(out, "    {}", tools.join(" "))?,
             "off" => {}
-            _ => writeln!(out, "    approve it with `countersign mcp-servers approve {}`, or answer its gate", server.name)?,
+            _ => writeln!(
+                out,
+                "    approve it with `countersign mcp-servers approve {}`, or answer its gate",
+                server.name
+            )?,
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -240,7 +244,12 @@ fn print_tools(out: &mut impl Write, listing: &ServerListing, approval: &ServerA
     Ok(())
 }
 
-fn approve_server(config: &Config, server: &McpServerConfig, yes: bool, form: OutputFormat) -> anyhow::Result<ExitCode> {
+fn approve_server(
+    config: &Config,
+    server: &McpServerConfig,
+    yes: bool,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
     let folder = &config.storage.folder;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     privileges::become_owner_of(folder)?;
@@ -270,7 +279,8 @@ fn approve_server(config: &Config, server: &McpServerConfig, yes: bool, form: Ou
                 writeln!(out, "{report}")?;
             }
             OutputFormat::Text => {
-                let next = if is_running { "the gateway offers them" } else { "the gateway offers them when it starts" };
+                let next =
+                    if is_running { "the gateway offers them" } else { "the gateway offers them when it starts" };
                 writeln!(out, "approved {name} with {} tools; {next}", listing.tools.len())?;
             }
         }

@@ -13,7 +13,6 @@ use countersign_core::{
 };
 use countersign_mcp_client::{ServerApproval, ServerDefinition, ServerListing, ToolApproval};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
-use countersign_view::Protocol;
 use serde_json::{Map, Value, json};
 
 use crate::mcp_tools::{ApproveError, McpTools};
@@ -22,6 +21,8 @@ use crate::mcp_tools::{ApproveError, McpTools};
 pub(crate) const SERVICE: &str = "mcp:approval";
 /// Tool of a request to start a server and offer its tools.
 const SERVER_TOOL: &str = "mcp_server";
+/// Adapter of the requests, as rules name it.
+const DOOR: &str = "mcp";
 /// Session of the requests.
 const SESSION: &str = "gateway:mcp";
 /// Most earlier requests of one server whose gate expired.
@@ -57,13 +58,16 @@ async fn open_session(
     approval_timeout: std::time::Duration,
     servers: usize,
 ) -> Result<(), OwnerError> {
-    let settings =
-        SessionSettings { approval_timeout, max_pending: u32::try_from(servers).unwrap_or(u32::MAX).max(100), ..SessionSettings::default() };
+    let settings = SessionSettings {
+        approval_timeout,
+        max_pending: u32::try_from(servers).unwrap_or(u32::MAX).max(100),
+        ..SessionSettings::default()
+    };
     let open = session::Command::Open {
         cwd: String::new(),
         name: Some("MCP servers".to_owned()),
         parent: None,
-        door: Some(Protocol::Mcp.name().to_owned()),
+        door: Some(DOOR.to_owned()),
         settings: Box::new(settings),
     };
     match requests.send_command(Command::Session(SessionId::new(SESSION), open)).await {
@@ -79,7 +83,7 @@ async fn request_approval(requests: &CommandSource, definition: &ServerDefinitio
         let request = AgentRequest {
             session: SessionId::new(SESSION),
             principal: PrincipalId::new("gateway"),
-            door: Protocol::Mcp.name().into(),
+            door: DOOR.into(),
             wire: json!(key).to_string().into(),
             key: Some(key),
             tool: SERVER_TOOL.into(),
@@ -94,18 +98,26 @@ async fn request_approval(requests: &CommandSource, definition: &ServerDefinitio
         };
         let reply = requests.send_command(Command::Call(call::Command::Request(Box::new(request)))).await?;
         match reply.outcome {
-            EngineReply::Requested { over: Some((CallEnd::Expired | CallEnd::Failed | CallEnd::Done { error: true } | CallEnd::Unknown, _)), .. } => {}
+            EngineReply::Requested {
+                over: Some((CallEnd::Expired | CallEnd::Failed | CallEnd::Done { error: true } | CallEnd::Unknown, _)),
+                ..
+            } => {}
             _ => return Ok(()),
         }
     }
-    tracing::warn!(server = definition.name, "the approval of an MCP server expired {MOST_EXPIRED} times; it is not requested again");
+    tracing::warn!(
+        server = definition.name,
+        "the approval of an MCP server expired {MOST_EXPIRED} times; it is not requested again"
+    );
     Ok(())
 }
 
 /// Returns what a person is shown of a server: all of its definition but values of secrets.
 fn server_arguments(definition: &ServerDefinition) -> Map<String, Value> {
-    let mut shown = definition.description();
-    shown.insert("server".to_owned(), definition.name.clone().into());
+    let mut shown = Map::from_iter([("server".to_owned(), Value::from(definition.name.as_str()))]);
+    if let Value::Object(description) = definition.description() {
+        shown.extend(description);
+    }
     shown
 }
 

@@ -2,11 +2,7 @@
 //!
 //! It must not decide about a call: policy decides before one comes here. It starts no server that is not approved.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use countersign_config::{Config, McpServerConfig, McpTransportConfig, UndeclaredArguments};
 use countersign_core::{call::CallDetails, message::MessageBlock, policy::arguments::DeclaredArgument};
@@ -141,7 +137,10 @@ impl McpTools {
         service.strip_prefix(SERVICE_PREFIX)?;
         let tool = self.offered.lock().by_name.get(&*content.tool).cloned();
         let Some(tool) = tool else {
-            return Some(ServiceOutcome::NotBegun(format!("{} was not called: it is not approved any more", content.tool)));
+            return Some(ServiceOutcome::NotBegun(format!(
+                "{} was not called: it is not approved any more",
+                content.tool
+            )));
         };
         let arguments = match self.secrets.fill_arguments(&content.arguments) {
             Ok(arguments) => arguments,
@@ -155,7 +154,9 @@ impl McpTools {
                     ServiceOutcome::Done(self.redact(&content, structured).to_string())
                 }
             }
-            CallOutcome::Failed { text } => ServiceOutcome::Failed(self.secrets.redactor().redact_text(&text).into_owned()),
+            CallOutcome::Failed { text } => {
+                ServiceOutcome::Failed(self.secrets.redactor().redact_text(&text).into_owned())
+            }
             CallOutcome::NotBegun { text } => ServiceOutcome::NotBegun(text),
             CallOutcome::InDoubt { text } => ServiceOutcome::InDoubt(text),
         })
@@ -261,12 +262,9 @@ fn error_text(content: &[MessageBlock], secrets: &GatewaySecrets) -> String {
 /// Returns the definition of a configured server.
 pub fn server_definition(server: &McpServerConfig) -> ServerDefinition {
     let transport = match &server.transport {
-        McpTransportConfig::Stdio { command, args, env, cwd } => ServerTransport::Stdio {
-            command: command.clone(),
-            args: args.clone(),
-            env: env.clone(),
-            cwd: cwd.clone(),
-        },
+        McpTransportConfig::Stdio { command, args, env, cwd } => {
+            ServerTransport::Stdio { command: command.clone(), args: args.clone(), env: env.clone(), cwd: cwd.clone() }
+        }
         McpTransportConfig::Http { url, headers, auth } => ServerTransport::Http {
             url: url.clone(),
             headers: headers.iter().cloned().collect::<BTreeMap<_, _>>(),

@@ -121,11 +121,17 @@ impl GatewayRealm {
         })?;
         let models = Arc::new(GatewayModels::from_config(&config));
         let sandbox = checkup::build_sandbox(&config);
-        let workspaces = SessionWorkspaces::new(&program, sandbox.clone(), secrets.clone(), &config.agents_dir, clock.clone());
+        let workspaces =
+            SessionWorkspaces::new(&program, sandbox.clone(), secrets.clone(), &config.agents_dir, clock.clone());
         let workspaces = Arc::new(workspaces);
         let mcp_options =
             McpOptions { sandbox, secrets, ..McpOptions::new(ExecLauncher::new(&program), config.agents_dir.clone()) };
-        let mcp = Arc::new(McpTools::from_config(&config, Arc::clone(workspaces.registry()), Arc::clone(&agents.tools), mcp_options)?);
+        let mcp = Arc::new(McpTools::from_config(
+            &config,
+            Arc::clone(workspaces.registry()),
+            Arc::clone(&agents.tools),
+            mcp_options,
+        )?);
         let attached_sessions = Arc::new(AttachedSessions::default());
         let gsv_environments = Arc::new(gsv::GsvEnvironments::default());
         let environment = GatewayEnvironment::new(
@@ -164,9 +170,8 @@ impl GatewayRealm {
         };
         let open_connections = OpenConnections::default();
         let attached = Arc::clone(&open_connections.attached);
-        let control =
-            ControlSocket::open(owned, Arc::clone(&attach_server), Arc::clone(&mcp), users, levels, attached)
-                .map_err(in_folder)?;
+        let control = ControlSocket::open(owned, Arc::clone(&attach_server), Arc::clone(&mcp), users, levels, attached)
+            .map_err(in_folder)?;
         mcp_approvals::request_approvals(&handle, &mcp, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {

@@ -185,6 +185,11 @@ impl ApprovedServers {
         tools.filter_map(|(name, tool)| tool.to_server_tool(&definition.name, name)).collect()
     }
 
+    /// Returns true if a server is approved under its definition as it is now, whatever its tools are.
+    pub fn is_approved(&self, definition: &ServerDefinition) -> bool {
+        self.servers.get(&definition.name).is_some_and(|server| server.definition == definition.digest())
+    }
+
     /// Returns the names of all approved servers.
     pub fn server_names(&self) -> impl Iterator<Item = &str> {
         self.servers.keys().map(String::as_str)

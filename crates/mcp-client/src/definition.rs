@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use countersign_core::digest::{Digest, canonical_json};
 use secrecy::SecretString;
-use serde_json::json;
+use serde_json::{Value, json};
 use url::Url;
 
 /// Default time limit of a tool call.
@@ -137,7 +137,12 @@ impl ServerDefinition {
     /// Returns the digest of all that decides which server this is: command, arguments, folder, addresses, client and scope, and
     /// the names of variables and headers. Values of secrets and time limits are no part of it.
     pub fn digest(&self) -> Digest {
-        let described = match &self.transport {
+        Digest::hash_bytes(canonical_json(&self.description()).as_bytes())
+    }
+
+    /// Returns what [`ServerDefinition::digest`] is made of, as an object for people: it holds no value of a secret.
+    pub fn description(&self) -> Value {
+        match &self.transport {
             ServerTransport::Stdio { command, args, env, cwd } => json!({
                 "transport": "stdio",
                 "command": command,
@@ -157,8 +162,7 @@ impl ServerDefinition {
             }),
             #[cfg(test)]
             ServerTransport::Scripted(_) => json!({ "transport": "scripted" }),
-        };
-        Digest::hash_bytes(canonical_json(&described).as_bytes())
+        }
     }
 
     /// Checks that the server can be used at all.

@@ -62,28 +62,43 @@ impl McpTool {
         }
     }
 
-    async fn run_call(&self, arguments: Map<String, Value>, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
+    /// Calls the tool, if the server still offers it as it was approved. `arguments` are those that
+    /// [`check_arguments`](AgentTool::check_arguments) accepted.
+    ///
+    /// *Cancellation*: the token ends the wait, and the server hears of it.
+    pub async fn call(
+        &self,
+        arguments: Map<String, Value>,
+        cancel: CancellationToken,
+        progress: ProgressSink,
+    ) -> CallOutcome {
         let Self { server, name, .. } = self;
-        let stopped =
-            || CallFailure::NotBegun(format!("{name} of MCP server {server} was not called: it was cancelled"));
-        tokio::select! {
+        let checked = tokio::select! {
             biased;
-            () = cx.wait_stopped() => return Err(stopped()),
-            checked = self.check_unchanged() => checked?,
+            () = cancel.cancelled() => Err(format!("{name} of MCP server {server} was not called: it was cancelled")),
+            checked = self.check_unchanged() => checked.map_err(|refused| refused.to_string()),
+        };
+        match checked {
+            Ok(()) => self.servers.call_tool(server, name, arguments, cancel, progress).await,
+            Err(text) => CallOutcome::NotBegun { text },
         }
+    }
+
+    async fn run_call(&self, arguments: Map<String, Value>, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
         let cancel = CancellationToken::new();
         let updates = cx.updates.clone();
         let progress = ProgressSink::new(move |progress| {
             updates.send_update(|| CallOutput::from_text(progress_text(&progress)));
         });
-        let call = self.servers.call_tool(server, name, arguments, cancel.clone(), progress);
+        let call = self.call(arguments, cancel.clone(), progress);
         tokio::pin!(call);
         let outcome = tokio::select! {
-            outcome = &mut call => outcome,
+            biased;
             () = cx.wait_stopped() => {
                 cancel.cancel();
                 call.await
             }
+            outcome = &mut call => outcome,
         };
         match outcome {
             CallOutcome::Done { mut content, is_error, structured } => {

@@ -60,6 +60,7 @@ impl McpFixture {
 
 const USER: &str = ".omp/agent/mcp.json";
 const PROJECT: &str = "work/.mcp.json";
+const NONE_USED: &str = "no MCP server is used until this is corrected";
 const VARIABLES: &[(&str, &str)] = &[("TOOLS", "/opt/tools"), ("GITHUB_TOKEN", "gh-secret"), ("EMPTY", "")];
 
 fn row(server: &McpServerConfig) -> String {
@@ -198,8 +199,17 @@ fn a_list_of_names_switches_servers_off_and_on() {
         let user = format!("{{\"mcpServers\": {{{entries}}}, \"disabledServers\": {list}}}");
         let fixture = McpFixture::new(&[(USER, &user)]);
         assert_eq!(fixture.rows(), Vec::<String>::new(), "{list}");
-        let why = "no MCP server is used as long as this list cannot be read";
-        assert_eq!(fixture.problems(), [format!("{USER}: {problem}; {why}")]);
+        assert_eq!(fixture.problems(), [format!("{USER}: {problem}; {NONE_USED}")]);
+    }
+    // It is not known which servers these files deny.
+    for (text, problem) in [
+        ("{", ":1: EOF while parsing an object at line 1 column 1"),
+        ("[]", ": expected a mapping, found a list"),
+        (r#"{"disabledServer": ["p"]}"#, ": disabledServer: unknown key; did you mean \"disabledServers\"?"),
+    ] {
+        let fixture = McpFixture::new(&[(USER, text), (PROJECT, &servers_of("p", &["p"]))]);
+        assert_eq!(fixture.rows(), Vec::<String>::new(), "{text}");
+        assert_eq!(fixture.problems(), [format!("{USER}{problem}; {NONE_USED}")]);
     }
     let fixture = McpFixture::new(&[(USER, &format!("{{\"mcpServers\": {{{entries}}}, \"enabledServers\": 1}}"))]);
     assert_eq!(fixture.load().servers.len(), 3);

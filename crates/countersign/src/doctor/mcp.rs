@@ -37,7 +37,11 @@ pub(super) fn check_servers(config: &Config, file: Option<&Path>) -> Vec<DoctorC
         .into_iter()
         .map(|server| {
             let advice = format!("run `countersign mcp-servers approve {}{flags}`, or answer its gate", server.name);
-            DoctorCheck::warn(CHECK, format!("{} is not approved as it is configured, and not offered", server.name), advice)
+            DoctorCheck::warn(
+                CHECK,
+                format!("{} is not approved as it is configured, and not offered", server.name),
+                advice,
+            )
         })
         .collect();
     if approved.is_empty() {
