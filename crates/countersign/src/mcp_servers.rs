@@ -15,7 +15,7 @@ use countersign_gateway::{
     checkup,
     control::Request,
     mcp_approvals::approval_report,
-    mcp_tools::{McpTools, server_definition},
+    mcp_tools::{McpTools, server_definition, server_homes},
 };
 use countersign_mcp_client::{ApprovedServers, McpOptions, ServerApproval, ServerListing, ToolApproval};
 use countersign_policy_admin::tool_catalog::ToolCatalog;
@@ -88,7 +88,7 @@ pub(crate) fn with_tools<T>(
     let options = McpOptions {
         sandbox: checkup::build_sandbox(config),
         secrets: GatewaySecrets::from_folder(folder.join(FOLDER), config.secrets.clone()),
-        ..McpOptions::new(ExecLauncher::new(&program), default_folder(config)?)
+        ..McpOptions::new(ExecLauncher::new(&program), server_homes(config))
     };
     block_on(async {
         let own = ToolRegistry::from_tools(Vec::new()).into();
@@ -97,13 +97,6 @@ pub(crate) fn with_tools<T>(
         tools.close().await;
         outcome
     })
-}
-
-/// Returns the folder in which servers start that name none, as in the gateway.
-fn default_folder(config: &Config) -> anyhow::Result<PathBuf> {
-    let folder = &config.agents_dir;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    Ok(folder.clone())
 }
 
 /// Returns the command or the address of a server in one line, without any value of a variable or a header.

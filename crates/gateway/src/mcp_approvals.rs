@@ -8,7 +8,7 @@ use countersign_core::{
     call::{self, AgentRequest, CallEnd},
     engine::{Command, CommandError, EngineReply},
     id::{PrincipalId, SessionId},
-    session::{self, SessionSettings},
+    session::{self, Settings as SessionSettings},
     tool::{RepeatMode, ToolEffect},
 };
 use countersign_mcp_client::{ServerApproval, ServerDefinition, ServerListing, ToolApproval};

@@ -39,7 +39,7 @@ pub struct McpTools {
 /// The tools that are approved at one moment.
 struct OfferedTools {
     registry: Arc<ToolRegistry>,
-    by_name: BTreeMap<String, Arc<McpTool>>,
+    by_name: BTreeMap<String, ServerTool>,
 }
 
 /// Service under which the tools of a server are called, with its name after it.
@@ -119,14 +119,15 @@ impl McpTools {
         };
         let mut by_name = BTreeMap::new();
         let mut for_agents = ServiceTools::new();
+        let mut tools: Vec<Arc<dyn AgentTool>> = self.own.tools().cloned().collect();
         for approved in approved {
             let name = approved.offered_name.clone();
-            let tool = Arc::new(McpTool::new(self.servers.clone(), &approved));
+            let tool = Arc::new(McpTool::new(self.servers.clone(), approved.clone()));
             for_agents.insert(name.clone(), service_tool(&approved, &tool));
-            by_name.insert(name, tool);
+            tools.push(tool);
+            by_name.insert(name, approved);
         }
-        let added = by_name.values().map(|tool| Arc::clone(tool) as Arc<dyn AgentTool>);
-        let registry = Arc::new(ToolRegistry::from_tools(self.own.tools().cloned().chain(added).collect()));
+        let registry = Arc::new(ToolRegistry::from_tools(tools));
         self.catalog.replace_further(for_agents);
         *self.offered.lock() = OfferedTools { registry, by_name };
     }
@@ -136,7 +137,7 @@ impl McpTools {
         let service = content.request.as_ref()?.service.as_deref()?;
         service.strip_prefix(SERVICE_PREFIX)?;
         let tool = self.offered.lock().by_name.get(&*content.tool).cloned();
-        let Some(tool) = tool else {
+        let Some(approved) = tool else {
             return Some(ServiceOutcome::NotBegun(format!(
                 "{} was not called: it is not approved any more",
                 content.tool
@@ -146,7 +147,7 @@ impl McpTools {
             Ok(arguments) => arguments,
             Err(problem) => return Some(ServiceOutcome::NotBegun(problem)),
         };
-        Some(match tool.call(arguments, cancel, ProgressSink::default()).await {
+        Some(match self.servers.call_approved(&approved, arguments, cancel, ProgressSink::default()).await {
             CallOutcome::Done { content, is_error, structured } => {
                 if is_error {
                     ServiceOutcome::Failed(error_text(&content, &self.secrets))
@@ -277,4 +278,9 @@ pub fn server_definition(server: &McpServerConfig) -> ServerDefinition {
         },
     };
     ServerDefinition { call_timeout: server.timeout, ..ServerDefinition::new(server.name.clone(), transport) }
+}
+
+/// Returns the folder in which the servers of a gateway have their own folders.
+pub fn server_homes(config: &Config) -> PathBuf {
+    config.agents_dir.join(".mcp")
 }

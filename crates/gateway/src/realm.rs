@@ -46,7 +46,7 @@ use crate::{
     checkup,
     control::ControlSocket,
     mcp_approvals,
-    mcp_tools::McpTools,
+    mcp_tools::{self, McpTools},
     platform::Platform,
     port::PortAddress,
     retention,
@@ -124,8 +124,11 @@ impl GatewayRealm {
         let workspaces =
             SessionWorkspaces::new(&program, sandbox.clone(), secrets.clone(), &config.agents_dir, clock.clone());
         let workspaces = Arc::new(workspaces);
-        let mcp_options =
-            McpOptions { sandbox, secrets, ..McpOptions::new(ExecLauncher::new(&program), config.agents_dir.clone()) };
+        let mcp_options = McpOptions {
+            sandbox,
+            secrets,
+            ..McpOptions::new(ExecLauncher::new(&program), mcp_tools::server_homes(&config))
+        };
         let mcp = Arc::new(McpTools::from_config(
             &config,
             Arc::clone(workspaces.registry()),

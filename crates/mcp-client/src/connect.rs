@@ -2,7 +2,14 @@
 //!
 //! It must not know when a server is needed.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use countersign_runtime::tools::{CommandEnvironment, GatewaySecrets, PipedProgram, secrets::Redactor};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -62,10 +69,12 @@ async fn open_once(
             let env = fill_values(env, &options.secrets).map_err(other)?;
             let monitor = new_monitor(options, env.values());
             let variables = env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
-            let environment = CommandEnvironment::clean_with(variables);
-            let cwd: &Path = cwd.as_deref().unwrap_or(&options.cwd);
+            let home = make_home(&options.homes, &definition.name).map_err(other)?;
+            let own = [("HOME".to_owned(), home.to_string_lossy().into_owned())];
+            let environment = CommandEnvironment::clean_with(own.into_iter().chain(variables));
+            let folders = (cwd.as_deref().unwrap_or(&home), home.as_path());
             let started =
-                PipedProgram::start(&options.launcher, &options.sandbox, command, args, cwd, &environment).await;
+                PipedProgram::start(&options.launcher, &options.sandbox, command, args, folders, &environment).await;
             let (program, pipes) = started.map_err(|error| other(error.to_string()))?;
             let errors = tokio::spawn(log_errors(definition.name.clone(), pipes.errors, Arc::clone(&monitor)));
             let (read, write) = pipes.stream.into_split();
@@ -97,6 +106,13 @@ async fn open_once(
             Connection::open(transport, monitor, generation).await
         }
     }
+}
+
+/// Makes the folder of a server, closed to other users.
+fn make_home(homes: &Path, server: &str) -> Result<PathBuf, String> {
+    let home = homes.join(server);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&home).and_then(|()| home.canonicalize());
+    made.map_err(|error| format!("cannot create its folder {}: {error}", home.display()))
 }
 
 fn new_monitor<'a>(options: &McpOptions, hidden: impl IntoIterator<Item = &'a SecretString>) -> Arc<ConnectionMonitor> {

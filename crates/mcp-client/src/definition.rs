@@ -44,7 +44,7 @@ pub enum ServerTransport {
         args: Vec<String>,
         /// Variables in addition to the bounded environment of commands. `{{secret:NAME}}` is filled in at each start.
         env: BTreeMap<String, SecretString>,
-        /// The folder that it starts in; absent means that of the options.
+        /// The folder that it starts in; absent means its own below that of the options.
         cwd: Option<PathBuf>,
     },
     /// Streamable HTTP.

@@ -56,6 +56,22 @@ pub enum McpError {
         /// The flaw.
         reason: String,
     },
+    /// The server offers a tool in another form than the approved one.
+    #[error("MCP server {server} changed {tool} since it was approved; an approver must approve it again")]
+    ToolChanged {
+        /// Name of the server.
+        server: String,
+        /// Name of the tool.
+        tool: String,
+    },
+    /// The server does not offer an approved tool.
+    #[error("MCP server {server} does not offer {tool} any more")]
+    ToolGone {
+        /// Name of the server.
+        server: String,
+        /// Name of the tool.
+        tool: String,
+    },
     /// The server lists more than is taken.
     #[error("MCP server {server} lists too much: more than {limit} {unit}")]
     TooMuch {

@@ -35,6 +35,6 @@ pub use error::McpError;
 pub use listing::{ServerListing, ServerTool, ToolProblem, offered_name};
 pub use mcp_tool::McpTool;
 pub use options::{McpLimits, McpOptions};
-pub use resources::{PromptText, ServerPrompt, ServerResource};
+pub use resources::{PromptArgument, PromptText, ServerPrompt, ServerResource};
 pub use servers::McpServers;
 pub use tool_call::CallOutcome;

@@ -3,7 +3,6 @@
 //! It must not decide whether a call is allowed. Hints of the server about its tool grant nothing.
 
 use countersign_core::{
-    digest::Digest,
     message::MessageBlock,
     tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec},
 };
@@ -22,18 +21,16 @@ use crate::{
 
 /// An approved tool of a server.
 ///
-/// A call compares the tool that the server offers now with the approved one before it sends anything.
+/// A call is sent only if the server offers the tool as it was approved.
 pub struct McpTool {
     spec: ToolSpec,
     servers: McpServers,
-    server: String,
-    name: String,
-    digest: Digest,
+    approved: ServerTool,
 }
 
 impl McpTool {
     /// Creates the tool from what was approved.
-    pub fn new(servers: McpServers, approved: &ServerTool) -> Self {
+    pub fn new(servers: McpServers, approved: ServerTool) -> Self {
         let spec = ToolSpec {
             name: approved.offered_name.clone(),
             description: approved.description.clone(),
@@ -43,45 +40,7 @@ impl McpTool {
             effect: ToolEffect::Changes,
             signature: &[],
         };
-        Self { spec, servers, server: approved.server.clone(), name: approved.name.clone(), digest: approved.digest }
-    }
-
-    /// Compares the tool that the server offers now with the approved one.
-    async fn check_unchanged(&self) -> Result<(), CallFailure> {
-        let Self { server, name, .. } = self;
-        let listing = self.servers.list_tools(server).await;
-        let listing = listing.map_err(|error| CallFailure::NotBegun(format!("{name} was not called: {error}")))?;
-        match listing.get(name) {
-            Some(tool) if tool.digest == self.digest => Ok(()),
-            Some(_) => Err(CallFailure::NotBegun(format!(
-                "{name} was not called: MCP server {server} changed it since it was approved; a person must approve it again"
-            ))),
-            None => Err(CallFailure::NotBegun(format!(
-                "{name} was not called: MCP server {server} does not offer it any more"
-            ))),
-        }
-    }
-
-    /// Calls the tool, if the server still offers it as it was approved. `arguments` are those that
-    /// [`check_arguments`](AgentTool::check_arguments) accepted.
-    ///
-    /// *Cancellation*: the token ends the wait, and the server hears of it.
-    pub async fn call(
-        &self,
-        arguments: Map<String, Value>,
-        cancel: CancellationToken,
-        progress: ProgressSink,
-    ) -> CallOutcome {
-        let Self { server, name, .. } = self;
-        let checked = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(format!("{name} of MCP server {server} was not called: it was cancelled")),
-            checked = self.check_unchanged() => checked.map_err(|refused| refused.to_string()),
-        };
-        match checked {
-            Ok(()) => self.servers.call_tool(server, name, arguments, cancel, progress).await,
-            Err(text) => CallOutcome::NotBegun { text },
-        }
+        Self { spec, servers, approved }
     }
 
     async fn run_call(&self, arguments: Map<String, Value>, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
@@ -90,7 +49,7 @@ impl McpTool {
         let progress = ProgressSink::new(move |progress| {
             updates.send_update(|| CallOutput::from_text(progress_text(&progress)));
         });
-        let call = self.call(arguments, cancel.clone(), progress);
+        let call = self.servers.call_approved(&self.approved, arguments, cancel.clone(), progress);
         tokio::pin!(call);
         let outcome = tokio::select! {
             biased;

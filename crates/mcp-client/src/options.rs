@@ -11,8 +11,8 @@ pub struct McpOptions {
     pub launcher: ExecLauncher,
     /// Confines the servers that the gateway starts.
     pub sandbox: Sandbox,
-    /// The folder in which a server starts that names none.
-    pub cwd: PathBuf,
+    /// The folder in which each server has one with its name: its `HOME`, which it may write, and where it starts if it names none.
+    pub homes: PathBuf,
     /// Secrets that variables and headers may name.
     pub secrets: GatewaySecrets,
     /// Bounds of everything that a server sends.
@@ -21,11 +21,11 @@ pub struct McpOptions {
 
 impl McpOptions {
     /// Creates options without a sandbox and without secrets.
-    pub fn new(launcher: ExecLauncher, cwd: PathBuf) -> Self {
+    pub fn new(launcher: ExecLauncher, homes: PathBuf) -> Self {
         Self {
             launcher,
             sandbox: Sandbox::default(),
-            cwd,
+            homes,
             secrets: GatewaySecrets::default(),
             limits: McpLimits::default(),
         }

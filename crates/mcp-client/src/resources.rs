@@ -171,7 +171,7 @@ impl McpServers {
     ) -> Result<(ServerResult, ContentBuilder), McpError> {
         let handle = self.server(server)?;
         let limit = handle.definition().request_timeout;
-        let answer = handle.request(request, RequestWait::with_limit(limit)).await?;
+        let answer = handle.request(request, None, RequestWait::with_limit(limit)).await?;
         let answer = answer.map_err(|failure| request_error(handle.definition(), method, failure))?;
         Ok((answer, ContentBuilder::new(handle.limits())))
     }

@@ -13,7 +13,7 @@ use crate::{
     connection::{Connection, ProtocolGeneration, RequestFailure, RequestWait},
     definition::{ServerDefinition, ServerTransport},
     error::McpError,
-    listing::{ServerListing, read_listing},
+    listing::{ServerListing, ServerTool, read_listing},
     options::{McpLimits, McpOptions},
 };
 
@@ -109,31 +109,55 @@ impl ServerHandle {
     pub(crate) async fn listing(&self) -> Result<Arc<ServerListing>, McpError> {
         let mut state = self.state.lock().await;
         let connection = self.connect(&mut state).await?;
+        self.list_over(&mut state, &connection).await
+    }
+
+    async fn list_over(
+        &self,
+        state: &mut ServerState,
+        connection: &Connection,
+    ) -> Result<Arc<ServerListing>, McpError> {
         // A change during the listing counts again: the mark is taken first.
         let has_changed = connection.monitor().take_tools_changed();
         if let Some(listing) = state.listing.as_ref().filter(|_| !has_changed) {
             return Ok(Arc::clone(listing));
         }
         state.listing = None;
-        let listing = Arc::new(read_listing(&connection, &self.definition).await?);
+        let listing = Arc::new(read_listing(connection, &self.definition).await?);
         state.listing = Some(Arc::clone(&listing));
         Ok(listing)
     }
 
-    /// Sends a request. If the server does not accept the token of the connection, it is sent once more with a new one.
+    /// Returns an open connection over which the server offers `approved` as it was approved.
+    async fn connection_for(&self, approved: Option<&ServerTool>) -> Result<Arc<Connection>, McpError> {
+        let Some(approved) = approved else { return self.connection().await };
+        let mut state = self.state.lock().await;
+        let connection = self.connect(&mut state).await?;
+        let listing = self.list_over(&mut state, &connection).await?;
+        let (server, tool) = (self.definition.name.clone(), approved.name.clone());
+        match listing.get(&approved.name) {
+            Some(offered) if offered.digest == approved.digest => Ok(connection),
+            Some(_) => Err(McpError::ToolChanged { server, tool }),
+            None => Err(McpError::ToolGone { server, tool }),
+        }
+    }
+
+    /// Sends a request, and a call of an approved tool only over a connection over which the server offers that tool unchanged.
+    /// If the server does not accept the token of the connection, it is sent once more with a new one.
     ///
     /// # Errors
-    /// The failure of the request, or of the connection for which nothing was sent.
+    /// The failure of the request, or the reason that nothing was sent.
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
+        approved: Option<&ServerTool>,
         wait: RequestWait,
     ) -> Result<Result<ServerResult, RequestFailure>, McpError> {
         let cancelled = || Ok(Err(RequestFailure::NotSent("the call was cancelled".to_owned())));
         let connection = tokio::select! {
             biased;
             () = wait.cancel.cancelled() => return cancelled(),
-            connection = self.connection() => connection?,
+            connection = self.connection_for(approved) => connection?,
         };
         let answer = connection.request(request.clone(), wait.clone()).await;
         if !matches!(answer, Err(RequestFailure::Unauthorized(_))) || !self.gets_tokens() {
@@ -141,7 +165,7 @@ impl ServerHandle {
         }
         let renewing = async {
             self.state.lock().await.connection.take_if(|current| Arc::ptr_eq(current, &connection));
-            self.connection().await
+            self.connection_for(approved).await
         };
         let renewed = tokio::select! {
             biased;

@@ -13,7 +13,7 @@ use crate::{
     connection_monitor::ProgressSink,
     definition::{BadDefinition, ServerDefinition},
     error::McpError,
-    listing::ServerListing,
+    listing::{ServerListing, ServerTool},
     options::McpOptions,
     server::ServerHandle,
     tool_call::{CallOutcome, call_request},
@@ -89,13 +89,35 @@ impl McpServers {
         cancel: CancellationToken,
         progress: ProgressSink,
     ) -> CallOutcome {
+        self.call(server, tool, None, arguments, (cancel, progress)).await
+    }
+
+    /// Does the same for an approved tool, if the server offers it as it was approved. Otherwise nothing is sent.
+    pub async fn call_approved(
+        &self,
+        approved: &ServerTool,
+        arguments: Map<String, Value>,
+        cancel: CancellationToken,
+        progress: ProgressSink,
+    ) -> CallOutcome {
+        self.call(&approved.server, &approved.name, Some(approved), arguments, (cancel, progress)).await
+    }
+
+    async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        approved: Option<&ServerTool>,
+        arguments: Map<String, Value>,
+        (cancel, progress): (CancellationToken, ProgressSink),
+    ) -> CallOutcome {
         let handle = match self.server(server) {
             Ok(handle) => handle,
             Err(error) => return CallOutcome::from_error(&error),
         };
         let limit = handle.definition().call_timeout;
         let wait = RequestWait { limit, cancel, progress };
-        match handle.request(call_request(tool, arguments), wait).await {
+        match handle.request(call_request(tool, arguments), approved, wait).await {
             Ok(Ok(answer)) => CallOutcome::from_answer(server, tool, answer, handle.limits()),
             Ok(Err(failure)) => CallOutcome::from_failure(server, tool, failure),
             Err(error) => CallOutcome::from_error(&error),

@@ -26,7 +26,7 @@ fn context() -> ToolContext {
 async fn approved(server: &ScriptedServer) -> McpTool {
     let servers = server.servers();
     let listing = servers.list_tools("box").await.unwrap();
-    McpTool::new(servers, listing.get("open").unwrap())
+    McpTool::new(servers, listing.get("open").unwrap().clone())
 }
 
 async fn run(tool: &McpTool) -> Result<CallOutput, CallFailure> {
@@ -97,12 +97,31 @@ async fn a_tool_that_changed_or_went_is_not_called() {
     let tool = approved(&server).await;
     let changed = || tool.servers.server("box").unwrap();
     for want in [
-        "open was not called: MCP server box changed it since it was approved; a person must approve it again",
-        "open was not called: MCP server box does not offer it any more",
+        "MCP server box changed open since it was approved; an approver must approve it again",
+        "MCP server box does not offer open any more",
     ] {
         changed().connection().await.unwrap().monitor().mark_tools_changed();
         assert_eq!(run(&tool).await, Err(CallFailure::NotBegun(want.to_owned())));
     }
+    assert!(!server.seen_methods().contains(&"tools/call".to_owned()));
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_across_a_restart_is_not_called() {
+    let lists = AtomicUsize::new(0);
+    let older = ScriptedServer::older(json!([]), |_| Vec::new());
+    let server = ScriptedServer::new(move |message| match method(message) {
+        "tools/list" => {
+            let mut listed = tool("open");
+            listed["description"] = json!(format!("Version {}.", lists.fetch_add(1, Ordering::SeqCst)));
+            vec![answer(message, json!({"tools": [listed]}))]
+        }
+        _ => older.steps(message),
+    });
+    let tool = approved(&server).await;
+    tool.servers.close().await;
+    let want = "MCP server box changed open since it was approved; an approver must approve it again".to_owned();
+    assert_eq!(run(&tool).await, Err(CallFailure::NotBegun(want)));
     assert!(!server.seen_methods().contains(&"tools/call".to_owned()));
 }
 
@@ -133,6 +152,6 @@ async fn a_stopped_call_is_not_sent() {
     let tool = approved(&ScriptedServer::older(json!([tool("open")]), |_| Vec::new())).await;
     let cx = context();
     cx.cancel.cancel();
-    let want = "open of MCP server box was not called: it was cancelled".to_owned();
+    let want = "MCP server box: open was not called: the call was cancelled".to_owned();
     assert_eq!(tool.run(Map::new(), &cx).await, Err(CallFailure::NotBegun(want)));
 }

@@ -4,7 +4,10 @@
 mod http;
 mod processes;
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use countersign_mcp_client::{McpOptions, McpServers, ServerDefinition, ServerTransport};
 use countersign_runtime::tools::exec::{self, ExecLauncher};
@@ -22,7 +25,12 @@ fn this_binary_serves_as_the_exec_child() {
 fn options() -> McpOptions {
     let launcher =
         ExecLauncher { program: std::env::current_exe().unwrap(), leading_args: AS_CHILD.map(Into::into).to_vec() };
-    McpOptions::new(launcher, Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it"))
+    McpOptions::new(launcher, Path::new(env!("CARGO_TARGET_TMPDIR")).join("homes"))
+}
+
+/// Returns the folder of the script of a server.
+fn script_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it")
 }
 
 /// All servers of a gateway: one called `box`.

@@ -8,14 +8,14 @@ use countersign_runtime::tools::{
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{options, servers};
+use super::{options, script_folder, servers};
 
 fn python(env: &[(&str, &str)]) -> ServerTransport {
     ServerTransport::Stdio {
         command: "python3".to_owned(),
         args: vec!["server.py".to_owned()],
         env: env.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect(),
-        cwd: None,
+        cwd: Some(script_folder()),
     }
 }
 
@@ -41,6 +41,8 @@ async fn a_server_runs_in_its_folder_with_a_bounded_environment() {
     assert!(call(&servers, "folder").await.ends_with("tests/it"));
     let seen: BTreeMap<String, String> = serde_json::from_str(&call(&servers, "environment").await).unwrap();
     assert_eq!(seen["TOKEN"], "s3cret-value");
+    let home = options().homes.join("box").canonicalize().unwrap();
+    assert_eq!(seen["HOME"], home.to_str().unwrap());
     assert!(seen.contains_key("PATH") && !seen.keys().any(|name| name.starts_with("CARGO")), "{:?}", seen.keys());
 }
 
@@ -55,12 +57,20 @@ async fn a_server_is_confined_like_commands() {
     }
     let own = folder.path().join("own");
     fs::create_dir(&own).unwrap();
-    fs::copy(options().cwd.join("server.py"), own.join("server.py")).unwrap();
+    fs::copy(script_folder().join("server.py"), own.join("server.py")).unwrap();
     let mut options = options();
     options.sandbox = sandbox;
-    options.cwd = own.clone();
-    let servers = servers(python(&[]), options);
-    for (path, want) in [(own.join("a"), "written"), (folder.path().join("b"), "PermissionError")] {
+    options.homes = folder.path().join("homes");
+    let home = options.homes.join("box");
+    let ServerTransport::Stdio { command, args, env, .. } = python(&[]) else { panic!() };
+    let servers = servers(ServerTransport::Stdio { command, args, env, cwd: Some(own.clone()) }, options);
+    let places = [
+        (own.join("a"), "written"),
+        (home.join("a"), "written"),
+        (folder.path().join("b"), "PermissionError"),
+        (folder.path().join("homes/b"), "PermissionError"),
+    ];
+    for (path, want) in places {
         let CallOutcome::Done { content, .. } = call_with(&servers, "write", json!({ "path": path })).await else {
             panic!()
         };

@@ -17,7 +17,7 @@ use crate::{
         frame::{ChildReport, ProgramCommand},
     },
     live_questions::CallQuestions,
-    sandbox::Sandbox,
+    sandbox::{CallNeeds, Sandbox},
 };
 
 /// A program that runs until it ends or this is dropped.
@@ -39,7 +39,7 @@ pub struct ProgramPipes {
 }
 
 impl PipedProgram {
-    /// Starts `program` with `args` in `cwd`, confined by `sandbox`. A name without a slash is searched in the `PATH` of
+    /// Starts `program` with `args` in `cwd`, confined by `sandbox`, which also lets it write below `home`. A name without a slash is searched in the `PATH` of
     /// `environment`. [`PipedProgram::wait_exit`] reports a program that cannot be started.
     ///
     /// # Errors
@@ -49,11 +49,12 @@ impl PipedProgram {
         sandbox: &Sandbox,
         program: &str,
         args: &[String],
-        cwd: &Path,
+        (cwd, home): (&Path, &Path),
         environment: &CommandEnvironment,
     ) -> Result<(Self, ProgramPipes), ShellError> {
         let start = |error: io::Error| ShellError::Start(error.to_string());
-        let bounds = sandbox.base_bounds(cwd, environment)?;
+        let needs = CallNeeds { write: vec![home.to_string_lossy().into_owned()], ..CallNeeds::default() };
+        let bounds = sandbox.widened_bounds(cwd, cwd, environment, &needs)?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(start)?;
         ours.set_nonblocking(true).map_err(start)?;
         let command = ProgramCommand { program: program.to_owned(), args: args.to_vec() };

@@ -15,7 +15,15 @@ async fn start(program: &str, args: &[&str]) -> Result<(PipedProgram, ProgramPip
         ExecLauncher { program: std::env::current_exe().unwrap(), leading_args: AS_CHILD.map(Into::into).to_vec() };
     let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
     let environment = CommandEnvironment::clean_with([("GIVEN".to_owned(), "yes".to_owned())]);
-    PipedProgram::start(&launcher, &Sandbox::default(), program, &args, Path::new("/"), &environment).await
+    PipedProgram::start(
+        &launcher,
+        &Sandbox::default(),
+        program,
+        &args,
+        (Path::new("/"), Path::new("/tmp")),
+        &environment,
+    )
+    .await
 }
 
 #[tokio::test]
