@@ -3,6 +3,7 @@
 //! It must not approve by itself: a person sees the command before it starts, and every tool before it is offered.
 
 use std::{
+    borrow::Cow,
     io::{BufRead as _, IsTerminal as _, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -104,7 +105,7 @@ fn transport_line(server: &McpServerConfig) -> String {
     match &server.transport {
         McpTransportConfig::Stdio { command, args, env, cwd } => {
             let variables = env.keys().map(|name| format!("{name}=… "));
-            let words = [command].into_iter().chain(args).map(shell_quote);
+            let words = [command].into_iter().chain(args).map(|word| quote_word(word));
             let line = variables.collect::<String>() + &words.collect::<Vec<_>>().join(" ");
             match cwd {
                 Some(cwd) => format!("{line}  (in {})", cwd.display()),
@@ -118,6 +119,12 @@ fn transport_line(server: &McpServerConfig) -> String {
             format!("{url}{headers}{auth}")
         }
     }
+}
+
+/// Quotes a word of a command line where a shell needs it.
+fn quote_word(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if word.chars().all(is_plain) && !word.is_empty() { word.into() } else { shell_quote(word).into() }
 }
 
 fn list_servers(config: &Config, form: OutputFormat) -> anyhow::Result<ExitCode> {

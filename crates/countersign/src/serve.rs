@@ -70,7 +70,7 @@ pub(crate) fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
 fn configuration_gaps(config: &Config) -> Vec<String> {
     let (agents, services) = (config.agents.len(), config.services.len());
     let mut lacks = Vec::new();
-    let is_empty = agents == 0 && services == 0 && config.telegram.is_none();
+    let is_empty = agents == 0 && services == 0 && config.mcp_servers.is_empty() && config.telegram.is_none();
     if is_empty && config.providers.is_empty() {
         let (read, file) = match &config.file {
             Some(file) => (format!("{} configures", file.display()), shell_quote(file.display())),
@@ -87,7 +87,7 @@ fn configuration_gaps(config: &Config) -> Vec<String> {
         lacks.push(
             "no agent is configured, so the services are unused; add one with `countersign agents add ID`".to_owned(),
         );
-    } else if agents > 0 && services == 0 {
+    } else if agents > 0 && services == 0 && config.mcp_servers.is_empty() {
         let note = "no service is configured, so agents have no tools to call; add one under `services`";
         lacks.push(note.to_owned());
     }

@@ -116,7 +116,8 @@ async fn request_approval(requests: &CommandSource, definition: &ServerDefinitio
 fn server_arguments(definition: &ServerDefinition) -> Map<String, Value> {
     let mut shown = Map::from_iter([("server".to_owned(), Value::from(definition.name.as_str()))]);
     if let Value::Object(description) = definition.description() {
-        shown.extend(description);
+        let is_said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+        shown.extend(description.into_iter().filter(|(_, value)| is_said(value)));
     }
     shown
 }
