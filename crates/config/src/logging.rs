@@ -37,6 +37,7 @@ const PARTS: &[&str] = &[
     "countersign_adapter_gjc",
     "countersign_adapter_gsv",
     "countersign_adapter_hermes",
+    "countersign_adapter_mcp",
     "countersign_adapter_omp",
     "countersign_agent_dir",
     "countersign_api",

@@ -232,9 +232,9 @@ impl SessionListRow {
     }
 }
 
-/// Reports whether a session is an agent's.
+/// Reports whether a session is that of an agent without runs: of agent-gate, or of a client of MCP.
 pub fn is_agents(session: &SessionId) -> bool {
-    session.as_str().starts_with("agent:")
+    ["agent:", "mcp:"].iter().any(|prefix| session.as_str().starts_with(prefix))
 }
 
 /// Reports whether an agent or a host of its own sends a session's prompts, so that no other client may.

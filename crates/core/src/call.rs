@@ -5,7 +5,7 @@ mod event;
 pub mod pins;
 mod state;
 
-pub use command::{AgentRequest, CallProgress, CallResult, Command, PeerAction};
+pub use command::{AgentRequest, CallProgress, CallResult, Command, PeerAction, RequestExecutor};
 pub use event::{CallDetails, CallEnd, DoubtCause, Event, Executor, RequestContent};
 pub use pins::Pins;
 pub use state::{Call, CallPhase};

@@ -75,7 +75,7 @@ type RunRule = fn(RunContext<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
 type CallsRule = fn(OpenCalls<'_>, &mut DecisionContext) -> Option<Vec<Fact>>;
 
 /// The rules of an agent's requests, in order of evaluation.
-const OF_REQUESTS: [CallsRule; 7] = [
+const OF_REQUESTS: [CallsRule; 8] = [
     gate_expires::due_facts,
     grant_covers::due_facts,
     gate_settles::due_facts,
@@ -83,6 +83,7 @@ const OF_REQUESTS: [CallsRule; 7] = [
     peer_missed::due_facts,
     judge::due_facts,
     call_starts::due_facts,
+    ask_questions::due_facts,
 ];
 
 /// The rules of a run, in order of evaluation.
@@ -97,7 +98,7 @@ const OF_RUNS: [RunRule; 16] = [
     |scene, context| peer_missed::due_facts(scene.docket, context),
     |scene, context| judge::due_facts(scene.docket, context),
     |scene, context| call_starts::due_facts(scene.docket, context),
-    ask_questions::due_facts,
+    |scene, context| ask_questions::due_facts(scene.docket, context),
     turn_closes::due_facts,
     wait_question::due_facts,
     backoff_over::due_facts,

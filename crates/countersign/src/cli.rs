@@ -114,6 +114,14 @@ enum Command {
     /// calls ensures that no call runs twice and no result is lost if the connection breaks or this process dies.
     #[command(after_help = node::AFTER_HELP)]
     Node(node::NodeArgs),
+    /// Offer the tools of a running gateway to an MCP host over stdio
+    ///
+    /// A pipe: the gateway has the tools, rules and approvals. Register it in your host, for example with
+    /// `claude mcp add countersign -- countersign mcp --config /path/to/config.yaml`.
+    Mcp {
+        #[command(flatten)]
+        at: TargetArgs,
+    },
     /// Request a call from a gateway, as an agent: `countersign request TOOL key=value …`
     ///
     /// Prints the result as JSON. Exit codes: 1 if the call was denied or failed, 2 if no answer came in time, 3 if the
@@ -415,6 +423,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             let at = at.merge_globals(before);
             crate::log_level::run(&at.data_dir()?, level, at.output_format())
         }
+        Command::Mcp { at } => crate::mcp::run(&at.merge_globals(before).data_dir()?.folder),
         Command::Policy(what) => policy::run(what, before),
         Command::Completions { shell } => {
             std::io::stdout().write_all(&manual_pages::completion_script(shell))?;
@@ -443,6 +452,7 @@ impl Command {
             | Self::Backup(_)
             | Self::Restore(_)
             | Self::LogLevel { .. }
+            | Self::Mcp { .. }
             | Self::Doctor { .. } => true,
             Self::Demo { .. }
             | Self::Omp { .. }

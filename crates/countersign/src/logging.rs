@@ -60,7 +60,9 @@ pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, ParseError> {
 /// texts, commands and keys of users.
 pub(crate) fn own_alone() -> FilterFn {
     fn is_shown(metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("countersign") || *metadata.level() <= Level::WARN
+        let is_own = metadata.target().starts_with("countersign");
+        // It warns of every error reply to a client, with what the client sent.
+        is_own || *metadata.level() <= Level::WARN && !metadata.target().starts_with("rmcp")
     }
     FilterFn::new(is_shown)
 }

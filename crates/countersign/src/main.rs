@@ -19,6 +19,7 @@ mod gates;
 mod inspect;
 mod log_level;
 mod logging;
+mod mcp;
 mod mcp_servers;
 mod node;
 mod policy;

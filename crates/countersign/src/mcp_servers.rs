@@ -21,7 +21,7 @@ use countersign_gateway::{
 use countersign_mcp_client::{ApprovedServers, McpOptions, ServerApproval, ServerListing, ToolApproval};
 use countersign_policy_admin::tool_catalog::ToolCatalog;
 use countersign_tools::{GatewaySecrets, ToolRegistry, exec::ExecLauncher, secrets::FOLDER};
-use countersign_view::{LineMode, escape, shell_quote};
+use countersign_view::{LineMode, escape};
 use serde_json::{Value, json};
 
 use crate::{
@@ -124,7 +124,7 @@ fn transport_line(server: &McpServerConfig) -> String {
 /// Quotes a word of a command line where a shell needs it.
 fn quote_word(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if word.chars().all(is_plain) && !word.is_empty() { word.into() } else { shell_quote(word).into() }
+    if word.chars().all(is_plain) && !word.is_empty() { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")).into() }
 }
 
 fn list_servers(config: &Config, form: OutputFormat) -> anyhow::Result<ExitCode> {

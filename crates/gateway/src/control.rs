@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use socket::DataDirLock;
-pub use socket::{ControlSocket, FILE, has_room};
+pub use socket::{ControlSocket, FILE, SocketParts, has_room};
 
 /// Request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +72,8 @@ pub enum Request {
     WaitingForHosts,
     /// Attaches the session of a host, which uses the connection from then on.
     Attach(Box<AttachParams>),
+    /// Connects a host of MCP, which uses the connection from then on.
+    Mcp,
     /// Log level, or with a level a change of it.
     LogLevel {
         /// New level.
@@ -132,6 +134,7 @@ async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalI
         }
         Request::Attach(_) => Err("an attach request needs a connection of its own".to_owned()),
         Request::ReloadMcp => Err("approvals are handled by the socket, not here".to_owned()),
+        Request::Mcp => Err("an MCP request needs a connection of its own".to_owned()),
         Request::LogLevel { .. } => Err("log levels are handled by the socket, not here".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke_by_id(&source, &id, by).await? })),
     }

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use countersign_adapter_mcp::{FurtherTool, FurtherTools};
 use countersign_config::{Config, McpServerConfig, McpTransportConfig, UndeclaredArguments};
 use countersign_core::{call::CallDetails, message::MessageBlock, policy::arguments::DeclaredArgument};
 use countersign_mcp_client::{
@@ -20,6 +21,7 @@ use countersign_runtime::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Servers of a gateway, and the registry of all tools that its runs have.
@@ -32,6 +34,8 @@ pub struct McpTools {
     /// Tools for agents that make requests. Those of the servers are added to them.
     catalog: Arc<ToolCatalog>,
     secrets: GatewaySecrets,
+    /// Number of changes so far.
+    changed: watch::Sender<u64>,
     /// One change of the approvals at a time.
     approving: tokio::sync::Mutex<()>,
 }
@@ -84,6 +88,7 @@ impl McpTools {
             own,
             catalog,
             secrets,
+            changed: watch::Sender::default(),
             approving: tokio::sync::Mutex::default(),
         };
         tools.reload();
@@ -130,6 +135,7 @@ impl McpTools {
         let registry = Arc::new(ToolRegistry::from_tools(tools));
         self.catalog.replace_further(for_agents);
         *self.offered.lock() = OfferedTools { registry, by_name };
+        self.changed.send_modify(|number| *number += 1);
     }
 
     /// Calls an approved tool for an agent's request. `None` if its service is no MCP server.
@@ -216,6 +222,23 @@ impl McpTools {
     /// Ends all servers.
     pub async fn close(&self) {
         self.servers.close().await;
+    }
+}
+
+impl FurtherTools for McpTools {
+    fn tools(&self) -> Vec<FurtherTool> {
+        let offered = self.offered.lock();
+        let tools = offered.by_name.values().map(|tool| FurtherTool {
+            name: tool.offered_name.clone(),
+            description: tool.description.clone(),
+            schema: tool.schema.as_object().cloned().unwrap_or_default(),
+            service: format!("{SERVICE_PREFIX}{}", tool.server).into(),
+        });
+        tools.collect()
+    }
+
+    fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 }
 

@@ -11,6 +11,7 @@ use std::{os::unix::fs::DirBuilderExt as _, sync::Arc, time::Duration};
 
 use countersign_adapter_agent_gate::AgentGateAdapter;
 use countersign_adapter_gsv::{self as gsv, GsvContext};
+use countersign_adapter_mcp::McpAdapter;
 use countersign_adapter_omp::attach::{AttachOptions, AttachServer, AttachedSessions};
 use countersign_config::{Config, OnShutdown, logging::LogLevels};
 use countersign_conversations::{
@@ -44,7 +45,7 @@ use routes::RouteParts;
 
 use crate::{
     checkup,
-    control::ControlSocket,
+    control::{ControlSocket, SocketParts},
     mcp_approvals,
     mcp_tools::{self, McpTools},
     platform::Platform,
@@ -91,9 +92,10 @@ pub struct GatewayRealm {
     handle: OwnerHandle,
     agents: Arc<AgentGateAdapter>,
     peers: Arc<gsv::GsvAdapter>,
+    mcp: Arc<McpAdapter>,
     attach_server: Arc<AttachServer>,
     workspaces: Arc<SessionWorkspaces>,
-    mcp: Arc<McpTools>,
+    mcp_tools: Arc<McpTools>,
     rules_file: Arc<RulesFile>,
     telegram: Option<TelegramMessenger>,
     control: ControlSocket,
@@ -129,7 +131,7 @@ impl GatewayRealm {
             secrets,
             ..McpOptions::new(ExecLauncher::new(&program), mcp_tools::server_homes(&config))
         };
-        let mcp = Arc::new(McpTools::from_config(
+        let mcp_tools = Arc::new(McpTools::from_config(
             &config,
             Arc::clone(workspaces.registry()),
             Arc::clone(&agents.tools),
@@ -140,7 +142,7 @@ impl GatewayRealm {
         let environment = GatewayEnvironment::new(
             Arc::clone(&services),
             &config,
-            Arc::clone(&mcp),
+            Arc::clone(&mcp_tools),
             Arc::clone(&models),
             Arc::clone(&workspaces),
             Arc::clone(&attached_sessions),
@@ -158,6 +160,8 @@ impl GatewayRealm {
         };
         let handle = OwnerHandle::open(log, options).await?;
         let traces = collector.follow_log(&handle).await;
+        let mcp = run_environment::mcp_settings(&config, &agents, &mcp_tools);
+        let mcp = McpAdapter::open(handle.clone(), clock.clone(), mcp).await?;
         let agents = AgentGateAdapter::open(handle.clone(), clock.clone(), agents).await?;
         let attach_options = AttachOptions {
             handle: handle.clone(),
@@ -172,10 +176,15 @@ impl GatewayRealm {
             ServeError::of_io(&format!("cannot use the data directory {}", config.storage.folder.display()), problem)
         };
         let open_connections = OpenConnections::default();
-        let attached = Arc::clone(&open_connections.attached);
-        let control = ControlSocket::open(owned, Arc::clone(&attach_server), Arc::clone(&mcp), users, levels, attached)
-            .map_err(in_folder)?;
-        mcp_approvals::request_approvals(&handle, &mcp, config.approval_timeout).await?;
+        let socket_parts = SocketParts {
+            attach_server: Arc::clone(&attach_server),
+            mcp: Arc::clone(&mcp),
+            mcp_tools: Arc::clone(&mcp_tools),
+            levels,
+            open_connections: open_connections.clone(),
+        };
+        let control = ControlSocket::open(owned, socket_parts, users).map_err(in_folder)?;
+        mcp_approvals::request_approvals(&handle, &mcp_tools, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {
             Some(telegram) => {
@@ -229,6 +238,7 @@ impl GatewayRealm {
             services: Arc::clone(&services),
             agents: Arc::clone(&agents),
             peers: Arc::clone(&peers),
+            mcp: Arc::clone(&mcp),
             telegram: reporter.clone(),
             url: url.clone(),
             open_connections: open_connections.clone(),
@@ -260,9 +270,10 @@ impl GatewayRealm {
             handle,
             agents,
             peers,
+            mcp,
             attach_server,
             workspaces,
-            mcp,
+            mcp_tools,
             rules_file,
             telegram,
             control,
@@ -308,7 +319,7 @@ impl GatewayRealm {
     /// Brings the rules of its file and the approvals of MCP servers into force. A rules file that does not load leaves the earlier ones
     /// in force.
     pub async fn reload(&self) {
-        self.mcp.reload();
+        self.mcp_tools.reload();
         match self.rules_file.reload(None).await {
             Ok(warnings) => {
                 warnings.iter().for_each(|warning| (self.notice)(warning));
@@ -340,9 +351,10 @@ impl GatewayRealm {
             handle,
             agents,
             peers,
+            mcp,
             attach_server,
             workspaces,
-            mcp,
+            mcp_tools,
             telegram,
             control,
             traces,
@@ -352,6 +364,7 @@ impl GatewayRealm {
         } = self;
         agents.close();
         peers.close();
+        mcp.close();
         closing.send_replace(true);
         if config.on_shutdown == OnShutdown::Deny {
             // A record that cannot be written must not keep the process: pending gates then wait for the next.
@@ -367,7 +380,7 @@ impl GatewayRealm {
         let ended = async { tokio::join!(served, async { while tasks.join_next().await.is_some() {} }) };
         let (_, ()) = tokio::join!(tokio::time::timeout(FAREWELL, ended), handle.close());
         attach_server.close().await;
-        tokio::join!(workspaces.close(), mcp.close());
+        tokio::join!(workspaces.close(), mcp_tools.close());
         handle.close_log().await;
         traces.stop(FAREWELL).await;
     }

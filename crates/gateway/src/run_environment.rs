@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use countersign_adapter_agent_gate as agent_gate;
 use countersign_adapter_gsv as gsv;
+use countersign_adapter_mcp as mcp;
 use countersign_adapter_omp::attach::AttachedSessions;
 use countersign_config::{self as config, Config, ServiceAuthConfig};
 use countersign_conversations::{
@@ -110,6 +111,9 @@ impl RunEnvironment for GatewayEnvironment {
             if let Some(outcome) = self.mcp.call_for_agent(content, cancel.clone()).await {
                 return outcome;
             }
+            if mcp::is_decision_only(content) {
+                return ServiceOutcome::Done(String::new());
+            }
             let Some((service, call)) = self.calls.get(&*content.tool) else {
                 return ServiceOutcome::NotBegun(format!("Unknown tool: {}", content.tool));
             };
@@ -178,6 +182,26 @@ pub(super) fn telegram_settings(
         ear: Some(Arc::clone(inbound_hook)),
         presence: Arc::new(move |session: &SessionId| !door.is_agents(session) || door.is_connected(session)),
         ..telegram::TelegramSettings::new(config.token.clone(), config.chat_id, config.allowed_users.iter().copied())
+    }
+}
+
+/// Returns the settings of the MCP server. It offers the tools of agent-gate.
+pub(super) fn mcp_settings(
+    config: &Config,
+    agents: &agent_gate::Settings,
+    mcp_tools: &Arc<McpTools>,
+) -> mcp::McpSettings {
+    mcp::McpSettings {
+        listed: agents.tools.service_order().to_vec(),
+        tools: Arc::clone(agents.tools.services()),
+        secrets: agents.secrets.clone(),
+        further: Some(Arc::clone(mcp_tools) as Arc<dyn mcp::FurtherTools>),
+        limits: mcp::McpLimits {
+            per_minute: config.limits.max_requests_per_minute,
+            pending: config.limits.max_pending_approvals,
+            approval_timeout: config.approval_timeout,
+            question_timeout: config.clarify_timeout,
+        },
     }
 }
 

@@ -15,6 +15,8 @@ pub struct OpenConnections {
     pub stream: Arc<Gauge>,
     /// All connections at the port, of any kind.
     pub http: Arc<Gauge>,
+    /// Connections of MCP hosts over the control socket.
+    pub mcp: Arc<Gauge>,
     /// Connections of hosts whose session lives in the gateway.
     pub attached: Arc<Gauge>,
 }

@@ -90,7 +90,7 @@ pub enum TokensError {
     #[error("invalid token name {0:?}: expected 1 to 64 letters, digits, -, _ or .")]
     Name(String),
     /// The token would have no scope.
-    #[error("a token needs at least one scope: read, answer, chat, admin or metrics")]
+    #[error("a token needs at least one scope: read, answer, chat, admin, metrics or call")]
     NoScope,
     /// The system gives no random bytes.
     #[error("cannot generate a token: the system gave no random bytes: {0}")]

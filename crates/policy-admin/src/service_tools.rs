@@ -7,7 +7,7 @@ use std::{
 
 use countersign_config::{self as config, ServiceConfig, UndeclaredArguments};
 use countersign_core::{
-    call::AgentRequest,
+    call::{AgentRequest, RequestExecutor},
     digest::{Digest, canonical_json},
     id::{PrincipalId, SessionId},
     policy::{
@@ -154,6 +154,7 @@ pub fn build_request(tool: Option<&ServiceTool>, tool_request: AgentToolRequest<
         wire: id.into(),
         key,
         service: tool.map(|tool| Arc::clone(&tool.service)),
+        executor: RequestExecutor::Service,
         tool: name.into(),
         arguments: args,
         signatures,

@@ -30,6 +30,11 @@ impl ToolCatalog {
         Self { order, services, further: RwLock::default() }
     }
 
+    /// Returns the names of the tools of services, in the order of the files.
+    pub fn service_order(&self) -> &[String] {
+        &self.order
+    }
+
     /// Returns the tools of services, by name.
     pub const fn services(&self) -> &Arc<ServiceTools> {
         &self.services

@@ -25,6 +25,7 @@ use countersign_config::{DEFAULT_AGENT, PolicyCase};
 use countersign_view::Protocol;
 
 const AGENT_GATE: &str = Protocol::AgentGate.name();
+const MCP: &str = Protocol::Mcp.name();
 
 /// Tries the cases of a rules file.
 pub fn run_cases(loaded: &LoadedRules, household: &ToolInventory) -> Vec<CaseResult> {
@@ -97,6 +98,10 @@ fn trial_subject(
         Some(TrialAdapter::Stdio(stdio)) => return stdio.policy_subject(&tool, &arguments),
         Some(TrialAdapter::Gateway(AGENT_GATE)) => {
             return service_tools::policy_subject(&household.tools, agent, tool, arguments);
+        }
+        Some(TrialAdapter::Gateway(MCP)) if household.tools.contains_key(&tool) => {
+            let subject = service_tools::policy_subject(&household.tools, agent, tool, arguments)?;
+            return Ok(PolicySubject { door: Some(MCP.to_owned()), ..subject });
         }
         Some(TrialAdapter::Gateway(door)) => return run_of(household, door, tool, arguments),
     }

@@ -49,6 +49,7 @@ use crate::{GateRequest, Protocol};
 /// #     named: Vec::new(),
 /// #     undeclared: Vec::new(),
 /// #     service: Some("house".into()),
+/// #     executor: call::RequestExecutor::Service,
 /// #     effect: ToolEffect::Changes,
 /// #     repeat: RepeatMode::Once,
 /// # };

@@ -1,6 +1,6 @@
 //! The ids under which records and rules know people, by the surface at which they answer.
 
-use countersign_core::id::PrincipalId;
+use countersign_core::id::{PrincipalId, SessionId};
 
 /// Returns the id of a Telegram user.
 pub fn of_telegram(user: i64) -> PrincipalId {
@@ -20,4 +20,20 @@ pub fn of_console(login: &str) -> PrincipalId {
 /// Returns the id of an agent that speaks agent-gate.
 pub fn of_agent(agent: &str) -> PrincipalId {
     PrincipalId::new(format!("agent:{agent}"))
+}
+
+/// Prefix of the ids of local MCP hosts, and of the sessions in which principals call tools over MCP.
+pub const MCP_PREFIX: &str = "mcp:";
+
+/// Returns the id of the MCP hosts of a user of this machine. It is not the user's: nobody approves requests of their own.
+pub fn of_mcp_host(user: u32) -> PrincipalId {
+    PrincipalId::new(format!("{MCP_PREFIX}{}", of_machine(user)))
+}
+
+/// Returns the id of the session in which a principal calls tools over MCP.
+pub fn mcp_session(principal: &PrincipalId) -> SessionId {
+    if principal.as_str().starts_with(MCP_PREFIX) {
+        return SessionId::new(principal.as_str());
+    }
+    SessionId::new(format!("{MCP_PREFIX}{principal}"))
 }

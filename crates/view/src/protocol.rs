@@ -18,6 +18,8 @@ pub enum Protocol {
     Gsv,
     /// HTTP and SSE of hermes.
     Hermes,
+    /// Model Context Protocol.
+    Mcp,
     /// The gateway's own HTTP interface.
     Api,
     /// The gateway's web console.
@@ -26,7 +28,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// The protocols that a gateway serves, in the order in which texts list them.
-    pub const OF_GATEWAY: [Self; 5] = [Self::AgentGate, Self::Console, Self::Api, Self::Gsv, Self::Hermes];
+    pub const OF_GATEWAY: [Self; 6] = [Self::AgentGate, Self::Console, Self::Api, Self::Gsv, Self::Hermes, Self::Mcp];
     /// The protocols over standard input and output. Each has a rules file in its agent directory.
     pub const STDIO: [Self; 2] = [Self::Omp, Self::Gjc];
 
@@ -38,6 +40,7 @@ impl Protocol {
             Self::Gjc => "gjc",
             Self::Gsv => "gsv",
             Self::Hermes => "hermes",
+            Self::Mcp => "mcp",
             Self::Api => "api",
             Self::Console => "console",
         }

@@ -151,7 +151,7 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use countersign_core::{
-        call::{self, AgentRequest},
+        call::{self, AgentRequest, RequestExecutor},
         engine::{ActiveRules, Command, DecisionContext, Engine, Event, FactMeta},
         gate::{self, IdentityMap},
         id::{GateId, IdGenerator, Lsn, PrincipalId, SessionId},
@@ -200,6 +200,7 @@ pub(super) mod tests {
             named: Vec::new(),
             undeclared: Vec::new(),
             service: Some("house".into()),
+            executor: RequestExecutor::Service,
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         };

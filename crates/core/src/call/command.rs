@@ -52,6 +52,24 @@ pub enum CallProgress {
     },
 }
 
+/// Executor of an agent's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestExecutor {
+    /// A service that only the gateway can reach.
+    Service,
+    /// A person: the answers to its questions are the result.
+    Person,
+}
+
+impl From<RequestExecutor> for Executor {
+    fn from(executor: RequestExecutor) -> Self {
+        match executor {
+            RequestExecutor::Service => Self::Service,
+            RequestExecutor::Person => Self::Person,
+        }
+    }
+}
+
 /// Request of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentRequest {
@@ -77,6 +95,8 @@ pub struct AgentRequest {
     pub undeclared: Vec<String>,
     /// The service that the tool calls; absent for a tool without a definition.
     pub service: Option<Arc<str>>,
+    /// Executor of the call.
+    pub executor: RequestExecutor,
     /// Effect of the tool: whether it only reads.
     pub effect: ToolEffect,
     /// Repeat mode: whether it may be repeated.

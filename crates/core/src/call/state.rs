@@ -183,6 +183,11 @@ impl Call {
         self.run.is_none() && matches!(self.executor, Executor::Peer(_))
     }
 
+    /// Reports whether an agent without a run requested it.
+    pub fn is_request(&self) -> bool {
+        self.run.is_none() && matches!(self.executor, Executor::Service | Executor::Person)
+    }
+
     /// Reports whether it has ended.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, CallPhase::Ended(_))

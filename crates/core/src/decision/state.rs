@@ -357,7 +357,7 @@ impl State {
             self.calls.insert(id, call);
             match run.and_then(|run| self.runs.get_mut(&run)) {
                 Some(run) => run.calls.push(id),
-                None if *self.calls[&id].executor() == call::Executor::Service => {}
+                None if self.calls[&id].is_request() => {}
                 None => {
                     if let Some(session) = self.sessions.get_mut(session) {
                         session.commands.insert(id);

@@ -116,6 +116,7 @@ impl GateReply {
 /// #     named: Vec::new(),
 /// #     undeclared: Vec::new(),
 /// #     service: Some("house".into()),
+/// #     executor: call::RequestExecutor::Service,
 /// #     effect: ToolEffect::Changes,
 /// #     repeat: RepeatMode::Once,
 /// # };

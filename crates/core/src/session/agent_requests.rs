@@ -165,6 +165,11 @@ impl AgentRequests {
         self.keys.get(key)
     }
 
+    /// Returns the requests of all keys.
+    pub fn keyed_requests(&self) -> impl Iterator<Item = &KeyedRequest> {
+        self.keys.values()
+    }
+
     pub(crate) fn record_request(&mut self, call: CallId, request: RequestRecord) {
         if request.generation > self.generation {
             self.generation = request.generation;

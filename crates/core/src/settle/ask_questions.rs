@@ -4,9 +4,9 @@ mod answer_result;
 mod question_arguments;
 
 use self::{answer_result::AnsweredQuestion, question_arguments::PersonQuestion};
-use super::RunContext;
+use super::OpenCalls;
 use crate::{
-    call::{Call, CallEnd, CallPhase, Executor},
+    call::{self, Call, CallEnd, CallPhase, Executor},
     decision::{BranchBuilder, DecisionContext, Event, Fact, texts},
     digest::Digest,
     gate::{self, Fallback},
@@ -16,7 +16,7 @@ use crate::{
     session::NoAnswerRule,
 };
 
-pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
+pub(super) fn due_facts(scene: OpenCalls<'_>, context: &mut DecisionContext) -> Option<Vec<Fact>> {
     let call = scene.open_calls().find(|call| {
         *call.executor() == Executor::Person
             && matches!(call.phase(), CallPhase::Started { .. })
@@ -42,8 +42,8 @@ pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) ->
     match (questions.get(gates.len()), &asking.nobody) {
         (Some(_), Some(nobody)) => {
             scene.end_call(&mut branch, call, CallEnd::Failed, nobody, context);
-            if scene.run.abort_state() == run::AbortState::No {
-                branch.push_event(Event::Run(run::Event::Aborting { run: scene.run.id() }));
+            if let Some(run) = scene.run.filter(|run| run.abort_state() == run::AbortState::No) {
+                branch.push_event(Event::Run(run::Event::Aborting { run: run.id() }));
             }
         }
         (Some(question), None) => open_question(scene, &mut branch, call, question, context),
@@ -53,7 +53,14 @@ pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) ->
                 AnsweredQuestion::from_gate(question, scene.view.state.gate(*gate), text.map(|text| &**text))
             };
             let answers: Vec<AnsweredQuestion> = questions.iter().zip(&gates).map(of).collect();
-            let (text, details) = answer_result::answers_result(asking.answer_format, &questions, &answers);
+            let (text, mut details) = answer_result::answers_result(asking.answer_format, &questions, &answers);
+            if scene.run.is_none() {
+                // The adapter reports it to the requester in its own words.
+                details["text"] = text.into();
+                let ended = call::Event::Ended { call: call.id(), end: CallEnd::Done { error: false }, entry: None };
+                branch.push_with(Event::Call(ended), Some(details.to_string().into()));
+                return Some(branch.into_facts());
+            }
             let result = texts::encode_message(&StoredMessage::ToolResult(ToolResult {
                 tool_call_id: content.tool_call_id.to_string(),
                 tool_name: content.tool.to_string(),
@@ -69,7 +76,7 @@ pub(super) fn due_facts(scene: RunContext<'_>, context: &mut DecisionContext) ->
 }
 
 fn open_question(
-    scene: RunContext<'_>,
+    scene: OpenCalls<'_>,
     branch: &mut BranchBuilder<'_>,
     call: &Call,
     question: &PersonQuestion,
@@ -86,7 +93,7 @@ fn open_question(
         ordinal: scene.view.state.next_ordinal(scene.session.id()),
         number,
         stage,
-        run: Some(scene.run.id()),
+        run: scene.run.map(run::Run::id),
         call: Some(call.id()),
         subject: Digest::hash_bytes(content.as_bytes()),
         scopes: Vec::new(),
@@ -102,7 +109,7 @@ fn open_question(
 }
 
 /// Returns the gates of the call so far, in order.
-fn question_gates(scene: RunContext<'_>, call: &Call) -> Vec<GateId> {
+fn question_gates(scene: OpenCalls<'_>, call: &Call) -> Vec<GateId> {
     let gates = scene.view.admitted.gates_of(call.id()).iter().copied();
     gates
         .filter(|gate| {

@@ -2,7 +2,7 @@
 
 use super::{OpenCalls, asks_to_go_on, breaker_trips, evaluate_policy, open_approval, short_reason};
 use crate::{
-    call::{self, CallEnd, CallPhase, Executor},
+    call::{self, Call, CallEnd, CallPhase, Executor},
     decision::{BranchBuilder, DecisionContext, Event, Fact},
     policy::Verdict,
 };
@@ -29,7 +29,14 @@ pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) ->
         (_, Some(subject)) => evaluate_policy(docket.view, docket.session, &subject, context.now),
     };
     let policy = docket.view.rules.digest();
+    let is_question = docket.run.is_none() && *call.executor() == Executor::Person;
     match verdict {
+        Verdict::Allow(_) | Verdict::Ask(_) if is_question && is_full(docket) => {
+            docket.end_call(&mut branch, call, CallEnd::Limited, "Too many pending approvals", context);
+        }
+        Verdict::Allow(_) | Verdict::Ask(_) if is_question && docket.is_held() => {
+            docket.end_call(&mut branch, call, CallEnd::Denied, asks_to_go_on::HELD, context);
+        }
         Verdict::Allow(why) => {
             let why = short_reason(&why);
             branch.push_event(Event::Call(call::Event::Allowed { call: call.id(), why, policy, by: None }));
@@ -57,6 +64,11 @@ pub(super) fn due_facts(docket: OpenCalls<'_>, context: &mut DecisionContext) ->
 
 /// Reports whether the number of pending requests is at its limit.
 fn is_full(docket: OpenCalls<'_>) -> bool {
-    let waiting = docket.open_calls().filter(|call| *call.phase() == CallPhase::Gated).count();
+    let waits = |call: &&Call| match call.phase() {
+        CallPhase::Gated => true,
+        CallPhase::Ready | CallPhase::Started { .. } => *call.executor() == Executor::Person,
+        CallPhase::Proposed | CallPhase::InDoubt(_) | CallPhase::Ended(_) => false,
+    };
+    let waiting = docket.open_calls().filter(waits).count();
     waiting >= usize::try_from(docket.session.settings().max_pending).unwrap_or(usize::MAX)
 }

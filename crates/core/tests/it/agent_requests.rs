@@ -1,7 +1,7 @@
 //! Requests of an agent without a run: judged, approved, started after their decision, ended and received.
 
 use countersign_core::{
-    call::{self, AgentRequest, CallProgress, CallResult},
+    call::{self, AgentRequest, CallProgress, CallResult, RequestExecutor},
     engine::{Command, CommandError, EngineReply, ResumeMode},
     gate::{ApprovalScope, GateReply},
     id::{CallId, PrincipalId, SessionId},
@@ -37,6 +37,7 @@ fn request_command(wire: &str, key: Option<&str>, path: &str) -> Command {
         named: vec!["path".to_owned()],
         undeclared: Vec::new(),
         service: Some("house".into()),
+        executor: RequestExecutor::Service,
         effect: ToolEffect::Changes,
         repeat: RepeatMode::Once,
     })))
@@ -102,6 +103,75 @@ fn an_agent_answers_for_nobody_not_even_itself() {
     let gate = stage.oldest_gate();
     assert!(stage.answer_gate(gate, GateReply::Allow(ApprovalScope::Once), "agent:pi", None).1.is_err());
     assert!(stage.engine.state().gate(gate).is_some_and(|gate| gate.is_pending()));
+}
+
+fn question_command(wire: &str, question: &str) -> Command {
+    let asked =
+        json!({ "questions": [{ "question": question, "options": [{ "label": "red" }, { "label": "blue" }] }] });
+    let Command::Call(call::Command::Request(request)) = request_command(wire, None, "a") else { unreachable!() };
+    Command::Call(call::Command::Request(Box::new(AgentRequest {
+        tool: "ask_human".into(),
+        arguments: asked.as_object().cloned().unwrap_or_default(),
+        signatures: vec![format!("ask_human({question})")],
+        named: Vec::new(),
+        executor: RequestExecutor::Person,
+        repeat: RepeatMode::Idempotent,
+        ..*request
+    })))
+}
+
+fn ask(stage: &mut EngineFixture, wire: &str, question: &str) {
+    stage.send_command(question_command(wire, question)).1.expect("it is taken");
+}
+
+/// Returns the content of the only result that was not received.
+fn answer_text(stage: &EngineFixture) -> serde_json::Value {
+    let session = stage.engine.state().session(&SessionId::new("agent:pi")).expect("it is open");
+    let result = session.agent_requests().and_then(|requests| requests.results().values().next()).expect("it is over");
+    let text = stage.content(result.lsn).expect("it has a content");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+#[test]
+fn a_question_of_an_agent_needs_no_approval_and_its_answer_is_the_result() {
+    for is_restarted in [false, true] {
+        let mut stage = agents(asking_rules(), 10);
+        ask(&mut stage, "1", "Which colour?");
+        if is_restarted {
+            stage.restart(asking_rules(), ResumeMode::Go);
+        }
+        let gate = stage.oldest_gate();
+        stage.answer_gate(gate, GateReply::Say(vec!["blue".to_owned()]), "ana", None).1.expect("it counts");
+        assert_eq!(results(&stage), ["Done { error: false }"], "{is_restarted}");
+        assert_eq!(answer_text(&stage)["results"][0]["selectedOptions"], json!(["blue"]), "{is_restarted}");
+    }
+}
+
+#[test]
+fn a_question_that_nobody_answers_in_time_says_so() {
+    let mut stage = agents(asking_rules(), 10);
+    ask(&mut stage, "1", "Which colour?");
+    stage.now = stage.now + Settings::default().clarify_timeout + Settings::default().clarify_timeout;
+    stage.send_command(Command::Tick);
+    assert_eq!(results(&stage), ["Done { error: false }"]);
+    let answer = answer_text(&stage);
+    assert_eq!((&answer["results"][0]["selectedOptions"], answer["text"].is_string()), (&json!([]), true), "{answer}");
+}
+
+#[test]
+fn a_rule_that_denies_holds_for_questions_too() {
+    let mut stage = agents(rules_from(&["deny ask_human(*)"]), 10);
+    ask(&mut stage, "1", "Which colour?");
+    assert_eq!((results(&stage), stage.engine.state().pending_gates().count()), (vec!["Denied".to_owned()], 0));
+}
+
+#[test]
+fn questions_count_among_those_that_wait() {
+    let mut stage = agents(asking_rules(), 2);
+    request(&mut stage, "1", "a");
+    ask(&mut stage, "2", "Which colour?");
+    ask(&mut stage, "3", "Which size?");
+    assert_eq!((stage.engine.state().pending_gates().count(), results(&stage)), (2, vec!["Limited".to_owned()]));
 }
 
 #[test]

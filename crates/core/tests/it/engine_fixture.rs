@@ -258,7 +258,7 @@ impl EngineFixture {
         self.engine = engine.in_place_of(&self.engine);
     }
 
-    fn content(&self, lsn: Lsn) -> Option<Arc<str>> {
+    pub(crate) fn content(&self, lsn: Lsn) -> Option<Arc<str>> {
         self.log.iter().find(|recorded| recorded.meta.lsn == lsn)?.fact.content.clone()
     }
 

@@ -45,6 +45,7 @@ impl ValueEnum for ScopeArg {
             Self(TokenScope::Chat),
             Self(TokenScope::Admin),
             Self(TokenScope::Metrics),
+            Self(TokenScope::Call),
         ]
     }
 
@@ -55,6 +56,7 @@ impl ValueEnum for ScopeArg {
             TokenScope::Chat => "Open sessions and send messages in them",
             TokenScope::Admin => "Give and revoke standing approvals; change rules and agents",
             TokenScope::Metrics => "Read /metrics, and nothing else",
+            TokenScope::Call => "Call tools, over MCP",
         };
         Some(PossibleValue::new(self.0.as_str()).help(help))
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use countersign_adapter_gjc as gjc;
+use countersign_adapter_mcp::McpAdapter;
 use countersign_adapter_omp::{attach::AttachServer, serve_attached};
 use countersign_config::logging::LogLevels;
 use countersign_core::{
@@ -17,7 +18,8 @@ use countersign_core::{
     id::PrincipalId,
 };
 use countersign_http::listen::{self, log_throttle::LogThrottle, peer::LocalPeer};
-use countersign_runtime::{OwnerHandle, metrics::Gauge};
+use countersign_http::open_connections::OpenConnections;
+use countersign_runtime::OwnerHandle;
 use countersign_view::principals;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
@@ -100,19 +102,11 @@ pub struct ControlSocket {
 
 impl ControlSocket {
     /// Opens the socket in a folder, for the gateway's own user, root, and the `others` of this machine, by number. A lock
-    /// next to it proves that no other gateway has it: the one of the log is taken with the first record only. `attached` counts the
-    /// hosts whose session lives here.
+    /// next to it proves that no other gateway has it: the one of the log is taken with the first record only.
     ///
     /// # Errors
     /// An error of the system.
-    pub fn open(
-        owned: DataDirLock,
-        attach_server: Arc<AttachServer>,
-        mcp: Arc<McpTools>,
-        others: Vec<u32>,
-        levels: Arc<LogLevels>,
-        attached: Arc<Gauge>,
-    ) -> std::io::Result<Self> {
+    pub fn open(owned: DataDirLock, parts: SocketParts, others: Vec<u32>) -> std::io::Result<Self> {
         let DataDirLock { path, lock: owned } = owned;
         match std::fs::remove_file(&path) {
             Ok(()) => {}
@@ -147,13 +141,12 @@ impl ControlSocket {
                     continue;
                 }
                 let caller = SocketCaller {
+                    user: peer.uid(),
                     by: principals::of_machine(peer.uid()),
                     may_attach: may_enter(peer.uid(), own, &[]),
                 };
                 let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
-                let (attach_server, levels, attached) =
-                    (Arc::clone(&attach_server), Arc::clone(&levels), Arc::clone(&attached));
-                let mcp = Arc::clone(&mcp);
+                let parts = parts.clone();
                 let refusals = Arc::clone(&refusals);
                 tokio::spawn(async move {
                     let _place = place;
@@ -162,7 +155,7 @@ impl ControlSocket {
                         return drop(tokio::time::timeout(PATIENCE, refuse_connection(stream, &refusals)).await);
                     }
                     // A client that disconnects in the middle needs no answer.
-                    let _ = serve_connection(stream, &attach_server, &mcp, &levels, &caller, &attached).await;
+                    let _ = Box::pin(serve_connection(stream, &parts, &caller)).await;
                 });
             }
         });
@@ -211,24 +204,34 @@ fn lock_file(path: &Path) -> std::io::Result<File> {
     }
 }
 
+/// Parts of a realm that the socket serves.
+#[derive(Clone)]
+pub struct SocketParts {
+    /// Sessions of hosts.
+    pub attach_server: Arc<AttachServer>,
+    /// Hosts of MCP.
+    pub mcp: Arc<McpAdapter>,
+    /// Tools of MCP servers.
+    pub mcp_tools: Arc<McpTools>,
+    /// Log levels.
+    pub levels: Arc<LogLevels>,
+    /// Counts of open connections.
+    pub open_connections: OpenConnections,
+}
+
 /// Peer of a connection.
 struct SocketCaller {
+    user: u32,
     by: PrincipalId,
     /// True if it is the gateway's own user, or root: sessions have that user's rights.
     may_attach: bool,
 }
 
-async fn serve_connection(
-    stream: UnixStream,
-    attach_server: &Arc<AttachServer>,
-    mcp: &McpTools,
-    levels: &LogLevels,
-    caller: &SocketCaller,
-    attached: &Arc<Gauge>,
-) -> std::io::Result<()> {
+async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &SocketCaller) -> std::io::Result<()> {
+    let SocketParts { attach_server, mcp, mcp_tools, levels, open_connections } = parts;
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
-    let SocketCaller { by, may_attach } = caller;
+    let SocketCaller { user, by, may_attach } = caller;
     let longest = if *may_attach { LONGEST_HANDOVER } else { LONGEST };
     let mut had_request = false;
     loop {
@@ -247,7 +250,7 @@ async fn serve_connection(
                 ControlReply::Error("only the gateway's own user may attach sessions".to_owned())
             }
             Ok(Request::Attach(handover)) => {
-                let _open = attached.increment_guard();
+                let _open = open_connections.attached.increment_guard();
                 let line = Box::pin(serve_attached(
                     Arc::clone(attach_server),
                     gjc::configured_dialect,
@@ -257,6 +260,12 @@ async fn serve_connection(
                 ));
                 // It ends with the gateway, which waits for it.
                 return attach_server.open.track_future(line).await;
+            }
+            Ok(Request::Mcp) => {
+                write_reply(&mut writing, &ControlReply::Ok(json!({}))).await?;
+                let _open = open_connections.mcp.increment_guard();
+                mcp.serve_stream(reading, writing, &principals::of_mcp_host(*user)).await;
+                return Ok(());
             }
             Ok(Request::LogLevel { .. }) if !may_attach => {
                 ControlReply::Error("only the gateway's own user may change the log level".to_owned())
@@ -269,8 +278,8 @@ async fn serve_connection(
                 ControlReply::Error("only the gateway's own user may approve MCP servers".to_owned())
             }
             Ok(Request::ReloadMcp) => {
-                mcp.reload();
-                ControlReply::Ok(json!({ "tools": mcp.offered_names() }))
+                mcp_tools.reload();
+                ControlReply::Ok(json!({ "tools": mcp_tools.offered_names() }))
             }
             Ok(request) => answer_request(&attach_server.handle, request, by).await,
             Err(error) => ControlReply::Error(format!("invalid request: {error}")),

@@ -6,6 +6,7 @@ use axum::Router;
 use countersign_adapter_agent_gate::AgentGateAdapter;
 use countersign_adapter_gsv as gsv;
 use countersign_adapter_hermes::{self as hermes, HermesContext};
+use countersign_adapter_mcp::{self as mcp, McpAdapter};
 use countersign_api::{self as api, ApiContext};
 use countersign_config::Config;
 use countersign_console::{self as console, ConsoleContext};
@@ -34,6 +35,7 @@ pub(super) struct RouteParts {
     pub(super) services: Arc<ServiceClient>,
     pub(super) agents: Arc<AgentGateAdapter>,
     pub(super) peers: Arc<gsv::GsvAdapter>,
+    pub(super) mcp: Arc<McpAdapter>,
     pub(super) telegram: Option<HealthProbe>,
     pub(super) url: String,
     pub(super) open_connections: OpenConnections,
@@ -43,7 +45,7 @@ impl RouteParts {
     /// Builds every route that is no WebSocket. `None` if the owner has ended.
     pub(super) async fn into_router(self) -> Option<Router> {
         let Self { handle, clock, config, chats, auth, started_at, tool_inventory, rules_file, .. } = self;
-        let Self { services, agents, peers, telegram, url, open_connections, .. } = self;
+        let Self { services, agents, peers, mcp, telegram, url, open_connections, .. } = self;
         let verifying = Arc::new(tokio::sync::Semaphore::new(1));
         let api = ApiContext {
             handle: handle.clone(),
@@ -90,6 +92,7 @@ impl RouteParts {
             .merge(console::routes(&Arc::new(console)))
             .merge(metrics::routes(&Arc::new(metrics)))
             .merge(gsv::webhook_routes(&peers))
+            .merge(mcp::routes(&mcp, &auth))
             .merge(hermes::open(&Arc::new(hermes)).await?);
         Some(web::with_fallbacks(pages, &auth, hermes::unknown_route))
     }

@@ -14,16 +14,19 @@ pub enum TokenScope {
     Admin,
     /// Read the figures at `/metrics`, and nothing else.
     Metrics,
+    /// Call tools, over MCP.
+    Call,
 }
 
 impl TokenScope {
     /// All of them, by name.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("read", Self::Read),
         ("answer", Self::Answer),
         ("chat", Self::Chat),
         ("admin", Self::Admin),
         ("metrics", Self::Metrics),
+        ("call", Self::Call),
     ];
 
     /// Returns its name.
@@ -34,6 +37,7 @@ impl TokenScope {
             Self::Chat => "chat",
             Self::Admin => "admin",
             Self::Metrics => "metrics",
+            Self::Call => "call",
         }
     }
 }
@@ -67,7 +71,7 @@ pub type RouteEntry = (&'static str, &'static str, RouteAccess, RouteEffect);
 
 use RouteAccess::{Anybody, Person, Scope as Needs};
 use RouteEffect::{Acts, Tells};
-use TokenScope::{Answer, Chat, Metrics, Read};
+use TokenScope::{Answer, Call, Chat, Metrics, Read};
 
 /// Everything.
 pub const TABLE: &[RouteEntry] = &[
@@ -78,6 +82,10 @@ pub const TABLE: &[RouteEntry] = &[
     ("POST", "/logout", Anybody, Acts),
     // monitoring
     ("GET", "/metrics", Needs(Metrics), Tells),
+    // MCP
+    ("POST", "/mcp", Needs(Call), Acts),
+    ("GET", "/mcp", Needs(Call), Tells),
+    ("DELETE", "/mcp", Needs(Call), Acts),
     // the console
     ("GET", "/console", Person, Tells),
     ("GET", "/console/", Person, Tells),

@@ -23,6 +23,8 @@ use crate::{
 
 /// The path at which figures of the process stand.
 pub const METRICS: &str = "/metrics";
+/// Path of MCP, whose clients are programs.
+const MCP: &str = "/mcp";
 /// Time limit of receiving a form.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a caller that may be an agent's command is checked once more.
@@ -226,6 +228,7 @@ fn unauthenticated_response(parts: &Parts) -> Response {
     let path = parts.uri.path();
     if path.starts_with("/api/")
         || path == METRICS
+        || path == MCP
         || header_text(&parts.headers, "accept").is_some_and(|kind| kind.contains("event-stream"))
     {
         return refusal_response(parts, StatusCode::UNAUTHORIZED, "Authentication required");

@@ -238,7 +238,7 @@ impl OwnerOptions {
 #[cfg(test)]
 mod tests {
     use countersign_core::{
-        call::{self, AgentRequest},
+        call::{self, AgentRequest, RequestExecutor},
         engine::{ActiveRules, Command, DecisionContext, Engine},
         gate::IdentityMap,
         id::{IdGenerator, Lsn, PrincipalId, SessionId},
@@ -275,6 +275,7 @@ mod tests {
             named: Vec::new(),
             undeclared: Vec::new(),
             service: Some("house".into()),
+            executor: RequestExecutor::Service,
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         })))

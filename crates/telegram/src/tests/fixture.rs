@@ -244,6 +244,7 @@ impl MessengerFixture {
             named: ["domain", "service", "entity_id"].map(str::to_owned).to_vec(),
             undeclared: more.get("mode").map(|_| "mode".to_owned()).into_iter().collect(),
             service: Some("house".into()),
+            executor: call::RequestExecutor::Service,
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         };

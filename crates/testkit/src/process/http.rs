@@ -85,6 +85,11 @@ impl HttpClient {
         HttpClientReply { status, body: String::from_utf8_lossy(&bytes[at + 4..]).into_owned(), head }
     }
 
+    /// Sends a POST request, and returns its connection before the reply.
+    pub fn open_post(&self, path: &str, body: &str) -> TcpStream {
+        self.open_request("POST", path, body)
+    }
+
     fn open_request(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();

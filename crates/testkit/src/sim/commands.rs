@@ -211,6 +211,7 @@ fn agent_command(rng: &mut SimRng, engine: &Engine) -> Command {
         named: vec!["path".to_owned()],
         undeclared: if rng.chance(20) { vec!["command".to_owned()] } else { Vec::new() },
         service: rng.chance(90).then(|| "house".into()),
+        executor: call::RequestExecutor::Service,
         effect: ToolEffect::Changes,
         repeat: rng.pick(&[RepeatMode::Once, RepeatMode::Idempotent]),
     })))

@@ -80,7 +80,7 @@ pub(super) fn submit_request(
     let proposed = Happened::Proposed {
         call,
         run: None,
-        executor: Executor::Service,
+        executor: request.executor.into(),
         concurrency: CallConcurrency::Shared,
         repeat: request.repeat,
         effect: request.effect,
@@ -150,6 +150,10 @@ pub(super) fn recover_requests(view: DecisionView<'_>, session: &Session, branch
     let open = session.agent_requests().into_iter().flat_map(|requester| requester.open_requests().keys());
     for call in open.filter_map(|call| view.state.call(*call)) {
         if !matches!(call.phase(), call::CallPhase::Started { .. } | call::CallPhase::InDoubt(_)) {
+            continue;
+        }
+        // Its gate is still pending, or the answer is derived from it.
+        if *call.executor() == Executor::Person {
             continue;
         }
         let doubt = Happened::InDoubt { call: call.id(), since: DoubtCause::ProcessEnded, until: None };

@@ -1,0 +1,279 @@
+//! Runs one call: joins the same call that is open or undelivered, or requests a new one, and waits for the outcome.
+//!
+//! Clients give up after a limit of their own and call again. The state of the engine, which survives a crash, says which request
+//! that is: each has a key made of the call and a number.
+
+use std::{sync::Arc, time::Duration};
+
+use countersign_core::{
+    call::{self, AgentRequest, CallEnd},
+    engine::{Command, Engine, EngineReply, ResidencyScope},
+    id::{CallId, GateId, Lsn, SessionId},
+};
+use countersign_runtime::{CommandSource, OwnerError};
+use tokio::{
+    sync::watch,
+    time::{Instant, interval_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    adapter::McpAdapter,
+    delivery::{Delivery, OutcomeSharing},
+    outcome_router::CallOutcome,
+    requester::Requester,
+    requests::key_prefix,
+};
+
+/// Interval of progress notifications.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// Most attempts to find or open the request of a call, if other clients take the outcomes meanwhile.
+const ATTEMPTS: usize = 16;
+
+/// Reason why a call has no outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CallProblem {
+    /// Too many calls in the last minute.
+    RateLimited,
+    /// Another identical call got the decision.
+    Superseded,
+    /// The client cancelled, or has gone. The request stays.
+    Cancelled,
+    /// Refusal before policy, with the reason.
+    Refused(String),
+    /// The gateway is closing.
+    Closing,
+}
+
+impl std::fmt::Display for CallProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RateLimited => f.write_str("Rate limit exceeded"),
+            Self::Superseded => {
+                f.write_str("Another identical call got this decision. Call again to request a new one")
+            }
+            Self::Cancelled => f.write_str("Cancelled by the client; the request stays pending"),
+            Self::Refused(reason) => f.write_str(reason),
+            Self::Closing => f.write_str("The gateway is closing; the request stays pending"),
+        }
+    }
+}
+
+/// Receiver of the progress of a call.
+pub(super) trait ProgressSink {
+    /// Reports that a call still waits, for `gate` if a person decides.
+    fn report_wait(&mut self, gate: Option<GateId>) -> impl Future<Output = ()> + Send;
+}
+
+/// Call of a client.
+pub(super) struct ClientCall<'a, P> {
+    pub(super) adapter: &'a McpAdapter,
+    pub(super) requester: &'a Requester,
+    pub(super) request: AgentRequest,
+    pub(super) sharing: OutcomeSharing,
+    pub(super) delivery: &'a Delivery,
+    pub(super) progress: P,
+    pub(super) cancel: CancellationToken,
+}
+
+/// Request of the same call, as the engine has it.
+#[derive(Clone, Debug, PartialEq)]
+enum KnownRequest {
+    /// It is open, or its outcome was not delivered.
+    Known(CallId),
+    /// There is none. The number makes a key that no request has.
+    None { number: u64 },
+}
+
+/// State of a request.
+enum RequestState {
+    Open { gate: Option<GateId> },
+    Over { end: CallEnd, lsn: Lsn, gate: Option<GateId> },
+    Forgotten,
+}
+
+impl<P: ProgressSink> ClientCall<'_, P> {
+    /// Runs the call.
+    pub(super) async fn run(mut self) -> Result<CallOutcome, CallProblem> {
+        if !self.requester.window.lock().try_count(self.adapter.clock.now()) {
+            return Err(CallProblem::RateLimited);
+        }
+        let source = self.adapter.requests.clone();
+        self.requester.open_session(&source, &self.adapter.limits).await.map_err(|refused| problem_of(&refused))?;
+        let prefix = key_prefix(&self.request);
+        for _ in 0..ATTEMPTS {
+            let call = match self.find_known(&source, &prefix).await? {
+                KnownRequest::Known(call) => call,
+                KnownRequest::None { number } => self.submit_request(&source, format!("{prefix}{number}")).await?,
+            };
+            let outcome = self.wait_for_outcome(&source, call).await?;
+            // What rules decided, each identical call may act on.
+            let sharing = if outcome.gate.is_some() { self.sharing } else { OutcomeSharing::All };
+            if let Some(receipt) = self.adapter.receipts.begin_delivery(&self.requester.session, outcome.call, sharing)
+            {
+                self.delivery.attach(receipt);
+                return Ok(outcome);
+            }
+        }
+        Err(CallProblem::Superseded)
+    }
+
+    async fn find_known(&self, source: &CommandSource, prefix: &str) -> Result<KnownRequest, CallProblem> {
+        let (session, prefix) = (self.requester.session.clone(), prefix.to_owned());
+        let receipts = Arc::clone(&self.adapter.receipts);
+        let read = source.read_of(ResidencyScope::Session(session.clone()), move |engine| {
+            find_same(engine, &session, &prefix, |call| receipts.is_taken(call))
+        });
+        read.await.map(|(known, _)| known).ok_or(CallProblem::Closing)
+    }
+
+    /// Requests the call. Identical calls of the same moment have the same key, and get the same request.
+    async fn submit_request(&self, source: &CommandSource, key: String) -> Result<CallId, CallProblem> {
+        let request = AgentRequest { key: Some(key), ..self.request.clone() };
+        let command = Command::Call(call::Command::Request(Box::new(request)));
+        match source.send_command(command).await.map(|reply| reply.outcome) {
+            Ok(EngineReply::Requested { call, .. }) => Ok(call),
+            Ok(_) => Err(CallProblem::Refused("Internal error".to_owned())),
+            Err(refused) => Err(problem_of(&refused)),
+        }
+    }
+
+    async fn wait_for_outcome(&mut self, source: &CommandSource, call: CallId) -> Result<CallOutcome, CallProblem> {
+        // Before the look at the state, so that no end is missed between.
+        let mut routed = self.adapter.outcomes.wait_for_call(call, self.sharing);
+        match self.read_request(source, call).await? {
+            RequestState::Over { end, lsn, gate } => {
+                drop(routed);
+                self.adapter.outcomes.forget_closed(call);
+                let contents = self.adapter.handle.contents().get(&[lsn]).await;
+                let content = contents.ok().and_then(|mut texts| texts.pop()?).unwrap_or_default();
+                return Ok(CallOutcome { call, gate, end, content });
+            }
+            RequestState::Forgotten => {
+                drop(routed);
+                self.adapter.outcomes.forget_closed(call);
+                return Err(CallProblem::Refused("The outcome of this call is no longer known".to_owned()));
+            }
+            RequestState::Open { gate } => {
+                gate.into_iter().for_each(|gate| self.adapter.outcomes.note_gate(call, gate))
+            }
+        }
+        let mut ticks = interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
+        let mut closing = self.adapter.closing.subscribe();
+        let problem = loop {
+            tokio::select! {
+                outcome = &mut routed => match outcome {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(_) => break CallProblem::Superseded,
+                },
+                () = self.cancel.cancelled() => break CallProblem::Cancelled,
+                () = wait_for_close(&mut closing) => break CallProblem::Closing,
+                _ = ticks.tick() => {
+                    let gate = self.adapter.outcomes.gate_of(call);
+                    self.progress.report_wait(gate).await;
+                }
+            }
+        };
+        drop(routed);
+        self.adapter.outcomes.forget_closed(call);
+        Err(problem)
+    }
+
+    async fn read_request(&self, source: &CommandSource, call: CallId) -> Result<RequestState, CallProblem> {
+        let session = self.requester.session.clone();
+        let read = source
+            .read_of(ResidencyScope::Session(session.clone()), move |engine| request_state(engine, &session, call));
+        read.await.map(|(state, _)| state).ok_or(CallProblem::Closing)
+    }
+}
+
+async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
+    // Its sender is the adapter's, which lives as long as the call.
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// Finds the newest request of a call that is open, or whose outcome no client has got.
+fn find_same(engine: &Engine, session: &SessionId, prefix: &str, is_taken: impl Fn(CallId) -> bool) -> KnownRequest {
+    let requests = engine.state().session(session).and_then(|session| session.agent_requests());
+    let Some(requests) = requests else { return KnownRequest::None { number: 0 } };
+    let is_same = |key: &Option<String>| key.as_deref().is_some_and(|key| key.starts_with(prefix));
+    let open = requests.open_requests().iter().rev().find(|(_, request)| is_same(&request.key));
+    let undelivered = || {
+        let mut results = requests.results().iter().rev();
+        results.find(|(call, result)| is_same(&result.request.key) && !is_taken(**call)).map(|(call, _)| *call)
+    };
+    if let Some(call) = open.map(|(call, _)| *call).or_else(undelivered) {
+        return KnownRequest::Known(call);
+    }
+    KnownRequest::None {
+        number: unused_number(|number| requests.keyed_request(&format!("{prefix}{number}")).is_some()),
+    }
+}
+
+/// Returns a number that is not used. Used ones are mostly in a row, which begins at 0 until its beginning is forgotten.
+fn unused_number(is_used: impl Fn(u64) -> bool) -> u64 {
+    let (mut used, mut step) = (None, 1);
+    // Longer and longer steps, and then back to the end of the row: a call that is repeated for days looks at a few only.
+    while is_used(used.map_or(0, |used: u64| used + step)) {
+        used = Some(used.map_or(0, |used| used + step));
+        step *= 2;
+    }
+    let Some(mut used) = used else { return 0 };
+    while step > 1 {
+        step /= 2;
+        if is_used(used + step) {
+            used += step;
+        }
+    }
+    used + 1
+}
+
+fn request_state(engine: &Engine, session: &SessionId, call: CallId) -> RequestState {
+    let requests = engine.state().session(session).and_then(|session| session.agent_requests());
+    let Some(requests) = requests else { return RequestState::Forgotten };
+    let gate = requests.gate_of(call);
+    if requests.open_requests().contains_key(&call) {
+        return RequestState::Open { gate };
+    }
+    if let Some(result) = requests.results().get(&call) {
+        return RequestState::Over { end: result.end, lsn: result.lsn, gate };
+    }
+    // Another client has got it since this one found the request open.
+    match requests.keyed_requests().find(|keyed| keyed.call == call).and_then(|keyed| keyed.over) {
+        Some((end, lsn)) => RequestState::Over { end, lsn, gate },
+        None => RequestState::Forgotten,
+    }
+}
+
+fn problem_of(refused: &OwnerError) -> CallProblem {
+    match refused {
+        OwnerError::Closed => CallProblem::Closing,
+        refused => CallProblem::Refused(refused.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, collections::BTreeSet};
+
+    use super::unused_number;
+
+    #[test]
+    fn the_number_of_a_new_key_is_found_in_a_few_steps() {
+        for (used, want) in [(0..0, 0), (0..1, 1), (0..2, 2), (0..3, 3), (0..4096, 4096), (5..9, 0)] {
+            let (all, looks) = (used.clone().collect::<BTreeSet<u64>>(), Cell::new(0));
+            let is_used = |number| {
+                looks.set(looks.get() + 1);
+                all.contains(&number)
+            };
+            assert_eq!(unused_number(is_used), want, "{used:?}");
+            assert!(looks.get() <= 26, "{used:?}: {}", looks.get());
+        }
+    }
+
+    #[test]
+    fn a_row_with_a_gap_has_an_unused_number_too() {
+        let used: BTreeSet<u64> = (0..7).chain(9..40).collect();
+        assert!(!used.contains(&unused_number(|number| used.contains(&number))));
+    }
+}

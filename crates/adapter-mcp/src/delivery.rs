@@ -1,0 +1,218 @@
+//! Outcomes on their way to clients, and the record of those that arrived.
+//!
+//! MCP has no receipt: an outcome counts as delivered once its connection has taken all of it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use countersign_core::{
+    call,
+    engine::Command,
+    id::{CallId, SessionId},
+};
+use countersign_runtime::CommandSource;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+/// Outcomes that are being delivered, or were delivered and are not recorded so yet.
+pub(super) struct Receipts {
+    taken: Arc<Mutex<HashMap<CallId, TakenOutcome>>>,
+    recorder: mpsc::UnboundedSender<(SessionId, CallId)>,
+}
+
+/// Deliveries of one outcome: several clients may have waited for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct TakenOutcome {
+    under_way: u32,
+    is_delivered: bool,
+}
+
+/// Sharing of an outcome among identical calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutcomeSharing {
+    /// All that wait get it: the gateway has run the action once.
+    All,
+    /// One call gets it: the client acts on it, once.
+    One,
+}
+
+impl Receipts {
+    /// Starts to record deliveries with `source`, until this value is dropped.
+    pub(super) fn start(source: CommandSource) -> Arc<Self> {
+        let (recorder, mut delivered) = mpsc::unbounded_channel::<(SessionId, CallId)>();
+        let taken: Arc<Mutex<HashMap<CallId, TakenOutcome>>> = Arc::default();
+        let recorded = Arc::clone(&taken);
+        tokio::spawn(async move {
+            let mut batch = Vec::new();
+            // Those that arrive during a commit share the next one.
+            while delivered.recv_many(&mut batch, 4096).await > 0 {
+                let mut by_session: BTreeMap<SessionId, Vec<CallId>> = BTreeMap::new();
+                for (session, call) in batch.drain(..) {
+                    by_session.entry(session).or_default().push(call);
+                }
+                for (session, calls) in by_session {
+                    let received = call::Command::Received { session, calls: calls.clone() };
+                    if source.send_command(Command::Call(received)).await.is_err() {
+                        // They stay taken in this process. The next process delivers them once more.
+                        continue;
+                    }
+                    let mut recorded = recorded.lock();
+                    for call in calls {
+                        recorded.remove(&call);
+                    }
+                }
+            }
+        });
+        Arc::new(Self { taken, recorder })
+    }
+
+    /// Reports whether a client has got the outcome of a call, or is getting it.
+    pub(super) fn is_taken(&self, call: CallId) -> bool {
+        self.taken.lock().contains_key(&call)
+    }
+
+    /// Begins the delivery of an outcome. `None` if another call has it and it is not shared.
+    pub(super) fn begin_delivery(
+        self: &Arc<Self>,
+        session: &SessionId,
+        call: CallId,
+        sharing: OutcomeSharing,
+    ) -> Option<Receipt> {
+        let mut taken = self.taken.lock();
+        if sharing == OutcomeSharing::One && taken.contains_key(&call) {
+            return None;
+        }
+        taken.entry(call).or_default().under_way += 1;
+        drop(taken);
+        Some(Receipt { receipts: Arc::clone(self), session: session.clone(), call, is_confirmed: false })
+    }
+
+    fn end_delivery(&self, session: &SessionId, call: CallId, is_delivered: bool) {
+        let mut taken = self.taken.lock();
+        let Some(outcome) = taken.get_mut(&call) else { return };
+        outcome.under_way = outcome.under_way.saturating_sub(1);
+        let is_first = is_delivered && !outcome.is_delivered;
+        outcome.is_delivered |= is_delivered;
+        if outcome.under_way == 0 && !outcome.is_delivered {
+            taken.remove(&call);
+        }
+        drop(taken);
+        if is_first {
+            let _ = self.recorder.send((session.clone(), call));
+        }
+    }
+}
+
+/// Delivery of one outcome. Dropped without [`Receipt::confirm`], the outcome stays for the same call repeated.
+pub(super) struct Receipt {
+    receipts: Arc<Receipts>,
+    session: SessionId,
+    call: CallId,
+    is_confirmed: bool,
+}
+
+impl Receipt {
+    fn confirm(mut self) {
+        self.is_confirmed = true;
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        self.receipts.end_delivery(&self.session, self.call, self.is_confirmed);
+    }
+}
+
+/// Reply to one request of a client, on its way.
+#[derive(Clone, Default)]
+pub(super) struct Delivery(Arc<Mutex<DeliveryState>>);
+
+#[derive(Default)]
+struct DeliveryState {
+    receipt: Option<Receipt>,
+    is_over: bool,
+}
+
+impl Delivery {
+    /// Attaches the outcome that the reply has. If the client has gone, the outcome is released at once.
+    pub(super) fn attach(&self, receipt: Receipt) {
+        let mut state = self.0.lock();
+        if !state.is_over {
+            state.receipt = Some(receipt);
+        }
+    }
+
+    /// Records that the connection has taken the whole reply.
+    pub(super) fn confirm(&self) {
+        if let Some(receipt) = self.end() {
+            receipt.confirm();
+        }
+    }
+
+    /// Records that the reply cannot be delivered any more.
+    pub(super) fn abandon(&self) {
+        drop(self.end());
+    }
+
+    fn end(&self) -> Option<Receipt> {
+        let mut state = self.0.lock();
+        state.is_over = true;
+        state.receipt.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_core::id::{CallId, SessionId};
+    use tokio::sync::mpsc;
+    use uuid::Uuid;
+
+    use super::{Arc, Delivery, OutcomeSharing, Receipts};
+
+    fn receipts() -> (Arc<Receipts>, mpsc::UnboundedReceiver<(SessionId, CallId)>) {
+        let (recorder, recorded) = mpsc::unbounded_channel();
+        (Arc::new(Receipts { taken: Arc::default(), recorder }), recorded)
+    }
+
+    #[test]
+    fn an_outcome_is_recorded_once_however_many_clients_get_it() {
+        let (receipts, mut recorded) = receipts();
+        let (session, call) = (SessionId::new("mcp:a"), CallId::new(Uuid::from_u128(1)));
+        let deliveries = [Delivery::default(), Delivery::default()];
+        for delivery in &deliveries {
+            delivery.attach(receipts.begin_delivery(&session, call, OutcomeSharing::All).unwrap());
+        }
+        assert!(receipts.is_taken(call));
+        deliveries.iter().for_each(Delivery::confirm);
+        assert_eq!((recorded.try_recv().ok(), recorded.try_recv().ok()), (Some((session, call)), None));
+        assert!(receipts.is_taken(call), "until that is recorded");
+    }
+
+    #[test]
+    fn an_outcome_whose_client_has_gone_is_free_again() {
+        let (receipts, mut recorded) = receipts();
+        let (session, call) = (SessionId::new("mcp:a"), CallId::new(Uuid::from_u128(1)));
+        for goes_first in [false, true] {
+            let delivery = Delivery::default();
+            if goes_first {
+                delivery.abandon();
+            }
+            delivery.attach(receipts.begin_delivery(&session, call, OutcomeSharing::One).unwrap());
+            delivery.abandon();
+            delivery.confirm();
+            assert!(!receipts.is_taken(call) && recorded.try_recv().is_err());
+        }
+    }
+
+    #[test]
+    fn a_decision_goes_to_one_call() {
+        let (receipts, _recorded) = receipts();
+        let (session, call) = (SessionId::new("mcp:a"), CallId::new(Uuid::from_u128(1)));
+        let first = receipts.begin_delivery(&session, call, OutcomeSharing::One);
+        assert!(receipts.begin_delivery(&session, call, OutcomeSharing::One).is_none());
+        drop(first);
+        assert!(receipts.begin_delivery(&session, call, OutcomeSharing::One).is_some());
+    }
+}

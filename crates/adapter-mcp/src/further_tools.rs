@@ -1,0 +1,30 @@
+//! Tools beyond those of services, such as those of other MCP servers.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+/// Tool that the gateway offers in addition to those of its services.
+///
+/// Rules match its name alone as the signature, and its arguments by argument rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FurtherTool {
+    /// Name of the tool.
+    pub name: String,
+    /// Description for models.
+    pub description: String,
+    /// JSON Schema of the arguments object.
+    pub schema: Map<String, Value>,
+    /// Name of the service that runs it, as rules name it.
+    pub service: Arc<str>,
+}
+
+/// Source of [`FurtherTool`]s.
+pub trait FurtherTools: Send + Sync {
+    /// Returns all tools, in the order in which clients see them.
+    fn tools(&self) -> Vec<FurtherTool>;
+
+    /// Returns a number that changes with the tools.
+    fn changed(&self) -> watch::Receiver<u64>;
+}

@@ -1,0 +1,133 @@
+//! Route of streamable HTTP: who calls, whose session it is, and whether the reply was taken.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{
+    Router,
+    body::{Body, BodyDataStream},
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use countersign_http::{
+    reply,
+    web::{AuthMethod, GuardedRoutes, HttpCaller, WebAuth},
+};
+use futures_util::Stream;
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+};
+use serde_json::json;
+
+use crate::{
+    adapter::McpAdapter,
+    delivery::Delivery,
+    http_sessions::HttpSessions,
+    limits::LARGEST_MESSAGE,
+    server::{McpServer, RequestOrigin},
+};
+
+/// Path of the route.
+pub const PATH: &str = "/mcp";
+/// Header with the id of a session.
+const SESSION: &str = "mcp-session-id";
+/// Header of a client that resumes a stream.
+const LAST_EVENT: &str = "last-event-id";
+
+/// State of the route.
+struct McpRoute {
+    adapter: Arc<McpAdapter>,
+    service: StreamableHttpService<McpServer, LocalSessionManager>,
+    sessions: Arc<HttpSessions>,
+}
+
+/// Returns the routes. `auth` knows the tokens.
+pub fn routes(adapter: &Arc<McpAdapter>, auth: &Arc<WebAuth>) -> Router {
+    let sessions = HttpSessions::new(adapter.limits.approval_timeout.max(adapter.limits.question_timeout));
+    tokio::spawn(Arc::clone(&sessions).watch_tokens(Arc::clone(auth), adapter.end.clone()));
+    // The port and the guard of the route have looked at Host and Origin.
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_sse_retry(None)
+        .with_max_request_body_bytes(LARGEST_MESSAGE)
+        .with_cancellation_token(adapter.end.child_token());
+    let served = Arc::clone(adapter);
+    let new_server = move || Ok(McpServer::new(&served));
+    let service = StreamableHttpService::new(new_server, Arc::clone(&sessions.manager), config);
+    let route = Arc::new(McpRoute { adapter: Arc::clone(adapter), service, sessions });
+    GuardedRoutes::new(auth)
+        .add_route("POST", PATH, serve_request)
+        .add_route("GET", PATH, serve_request)
+        .add_route("DELETE", PATH, serve_request)
+        .with_state(route)
+}
+
+async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request) -> Response {
+    let caller = request.extensions().get::<HttpCaller>();
+    let Some(HttpCaller { principal, via: AuthMethod::Token { .. }, .. }) = caller else {
+        return token_required();
+    };
+    let principal = principal.clone();
+    let session = request.headers().get(SESSION).map(|id| id.to_str().unwrap_or_default().to_owned());
+    if session.as_deref().is_some_and(|session| !route.sessions.is_of(session, &principal)) {
+        // A session of another principal is as unknown as none.
+        return problem(StatusCode::NOT_FOUND, "Session not found");
+    }
+    // A lost reply is fetched by the same call, repeated: of a resumed stream nobody would know what arrived.
+    request.headers_mut().remove(LAST_EVENT);
+    let shown = credentials(request.headers());
+    let delivery = Delivery::default();
+    let origin = RequestOrigin { requester: route.adapter.requester(&principal), delivery: delivery.clone() };
+    request.extensions_mut().insert(origin);
+    let response = Box::pin(route.service.handle(request)).await.map(Body::new);
+    let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+    if let Some(begun) = begun.filter(|begun| session.as_ref() != Some(begun)) {
+        route.sessions.add(&begun, principal, shown).await;
+    }
+    response.map(|body| Body::from_stream(DeliveredBody { frames: body.into_data_stream(), delivery }))
+}
+
+fn credentials(headers: &HeaderMap) -> HeaderMap {
+    let shown = headers.get(header::AUTHORIZATION).map(|value| (header::AUTHORIZATION, value.clone()));
+    shown.into_iter().collect()
+}
+
+fn token_required() -> Response {
+    let mut response = problem(StatusCode::UNAUTHORIZED, "A token with the scope call is needed");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+fn problem(status: StatusCode, text: &str) -> Response {
+    reply::json(status, &json!({ "jsonrpc": "2.0", "error": { "code": -32000, "message": text } })).into_response()
+}
+
+/// Body that reports whether the connection took all of it.
+struct DeliveredBody {
+    frames: BodyDataStream,
+    delivery: Delivery,
+}
+
+impl Stream for DeliveredBody {
+    type Item = Result<Bytes, axum::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let frame = std::task::ready!(Pin::new(&mut self.frames).poll_next(context));
+        if frame.is_none() {
+            self.delivery.confirm();
+        }
+        Poll::Ready(frame)
+    }
+}
+
+impl Drop for DeliveredBody {
+    fn drop(&mut self) {
+        self.delivery.abandon();
+    }
+}

@@ -1,0 +1,28 @@
+//! The MCP server of a gateway: hosts of the Model Context Protocol call its tools, and ask for approvals and answers.
+//!
+//! It decides nothing: a call becomes a request of the engine, and its outcome becomes a result. Source: docs/protocol/mcp.md.
+
+mod adapter;
+mod answers;
+mod calls;
+mod claude_tools;
+mod delivery;
+mod further_tools;
+mod gates;
+mod http_route;
+mod http_sessions;
+mod limits;
+mod outcome_router;
+mod own_tools;
+mod requester;
+mod requests;
+mod server;
+mod stream;
+mod stream_transport;
+mod tool_list;
+
+pub use adapter::{McpAdapter, McpSettings};
+pub use further_tools::{FurtherTool, FurtherTools};
+pub use http_route::{PATH, routes};
+pub use limits::McpLimits;
+pub use requests::is_decision_only;

@@ -1,0 +1,269 @@
+//! Handler of one connection: methods of the protocol become calls, and their outcomes results.
+
+use std::{borrow::Cow, sync::Arc};
+
+use countersign_core::{call::AgentRequest, id::GateId};
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode,
+        Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
+        ProtocolVersion, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    },
+    service::{NotificationContext, Peer, RequestContext, SubscriptionContext},
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    adapter::McpAdapter,
+    answers::{AnswerForm, error_result},
+    calls::{CallProblem, ClientCall, ProgressSink},
+    delivery::{Delivery, OutcomeSharing},
+    gates,
+    own_tools::OwnTool,
+    requester::Requester,
+    requests,
+};
+
+/// Versions of the protocol: the last two with an `initialize`, and the one without.
+const VERSIONS: &[ProtocolVersion] =
+    &[ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
+
+const INSTRUCTIONS: &str = "Tools of a Countersign gateway. A call may wait until a person approves it. If your call times \
+    out, repeat it with the same arguments: it continues to wait, and an action runs once. Do not retry what was denied.";
+
+/// Requester and delivery of one request. The transport attaches them, since one HTTP session has many connections.
+#[derive(Clone)]
+pub(super) struct RequestOrigin {
+    pub(super) requester: Arc<Requester>,
+    pub(super) delivery: Delivery,
+}
+
+/// Handler of a connection, or of a session over HTTP.
+pub(super) struct McpServer {
+    adapter: Arc<McpAdapter>,
+}
+
+impl McpServer {
+    pub(super) fn new(adapter: &Arc<McpAdapter>) -> Self {
+        Self { adapter: Arc::clone(adapter) }
+    }
+
+    async fn call_own(
+        &self,
+        tool: OwnTool,
+        mut arguments: Map<String, Value>,
+        origin: &RequestOrigin,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let checked = tool.check_arguments(&arguments);
+        let requester = &*origin.requester;
+        let (form, request, sharing) = match tool {
+            OwnTool::GateStatus | OwnTool::GateWait => {
+                if let Err(reason) = checked {
+                    return Ok(error_result(&reason));
+                }
+                return Ok(match tool {
+                    OwnTool::GateWait => gates::gate_wait(&self.adapter, requester, &arguments, &context.ct).await,
+                    _ => gates::gate_status(&self.adapter, requester, &arguments).await,
+                });
+            }
+            OwnTool::AskHuman => {
+                let request = checked.and_then(|()| requests::build_question(requester, &arguments));
+                (AnswerForm::Words, request, OutcomeSharing::All)
+            }
+            OwnTool::RequestApproval => {
+                let request = checked.and_then(|()| requests::build_approval(requester, arguments));
+                (AnswerForm::Decision, request, OutcomeSharing::One)
+            }
+            OwnTool::PermissionPrompt => {
+                let name = arguments.get("tool_name").and_then(Value::as_str).unwrap_or_default().to_owned();
+                let input = match arguments.remove("input") {
+                    Some(Value::Object(input)) => input,
+                    _ => Map::new(),
+                };
+                let request = checked.and_then(|()| requests::build_prompt(requester, &name, input.clone()));
+                (AnswerForm::Permission(input), request, OutcomeSharing::One)
+            }
+        };
+        self.run_call(form, request, sharing, origin, context).await
+    }
+
+    async fn run_call(
+        &self,
+        form: AnswerForm,
+        request: Result<AgentRequest, String>,
+        sharing: OutcomeSharing,
+        origin: &RequestOrigin,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let request = match request {
+            Ok(request) => request,
+            Err(reason) => return Ok(form.encode_refusal(&reason)),
+        };
+        let call = ClientCall {
+            adapter: &self.adapter,
+            requester: &origin.requester,
+            request,
+            sharing,
+            delivery: &origin.delivery,
+            progress: ProgressNotifier::for_request(&context),
+            cancel: context.ct.clone(),
+        };
+        match call.run().await {
+            Ok(outcome) => Ok(form.encode_outcome(&outcome)),
+            // No host may take a lost gateway for a decision.
+            Err(problem @ (CallProblem::Closing | CallProblem::Cancelled)) => {
+                Err(ErrorData::internal_error(problem.to_string(), None))
+            }
+            Err(problem) => Ok(form.encode_problem(&problem)),
+        }
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("countersign", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(VERSIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let cursor = request.and_then(|request| request.cursor);
+        let Some((tools, next)) = self.adapter.list.current().page(cursor.as_deref()) else {
+            return Err(ErrorData::invalid_params("unknown cursor", None));
+        };
+        let mut page = ListToolsResult::with_all_items(tools);
+        page.next_cursor = next;
+        Ok(page)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.adapter.list.current().find(name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if request.request_state.is_some() || request.input_responses.is_some() {
+            return Err(ErrorData::invalid_params("unknown requestState: this server asked for no input", None));
+        }
+        let Some(origin) = request_origin(&context) else {
+            return Err(ErrorData::internal_error("the request has no principal", None));
+        };
+        let (name, arguments) = (request.name, request.arguments.unwrap_or_default());
+        let result = if let Some(tool) = OwnTool::find(&name) {
+            Box::pin(self.call_own(tool, arguments, &origin, context)).await?
+        } else {
+            let (secrets, requester) = (&self.adapter.secrets, &*origin.requester);
+            let list = self.adapter.list.current();
+            let request = if self.adapter.tools.contains_key(&*name) {
+                requests::build_service_request(&self.adapter.tools, secrets, requester, &name, arguments)
+            } else if let Some(tool) = list.find_further(&name) {
+                requests::build_further_request(tool, secrets, requester, arguments)
+            } else {
+                return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
+            };
+            Box::pin(self.run_call(AnswerForm::Data, request, OutcomeSharing::All, &origin, context)).await?
+        };
+        Ok(result.into())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        // Known methods whose parameters do not fit arrive here too.
+        Err(match request.method.as_str() {
+            "tools/call" | "tools/list" | "initialize" | "server/discover" | "ping" | "subscriptions/listen" => {
+                ErrorData::invalid_params(format!("Invalid params of {}", request.method), None)
+            }
+            _ => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+        })
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let Some(further) = &self.adapter.further else { return };
+        let (mut changed, end) = (further.changed(), self.adapter.end.clone());
+        changed.mark_unchanged();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    change = changed.changed() => if change.is_err() { return },
+                    () = end.cancelled() => return,
+                }
+                if context.peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let Some(further) = &self.adapter.further else {
+            tokio::select! {
+                () = context.cancelled() => {}
+                () = self.adapter.end.cancelled() => {}
+            }
+            return Ok(());
+        };
+        let mut changed = further.changed();
+        changed.mark_unchanged();
+        loop {
+            tokio::select! {
+                change = changed.changed() => if change.is_err() { return Ok(()) },
+                () = context.cancelled() => return Ok(()),
+                () = self.adapter.end.cancelled() => return Ok(()),
+            }
+            if context.sink().notify_tool_list_changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Returns the origin of a request: of its stream, or of its HTTP request.
+fn request_origin(context: &RequestContext<RoleServer>) -> Option<RequestOrigin> {
+    let of_http = || context.extensions.get::<axum::http::request::Parts>()?.extensions.get::<RequestOrigin>();
+    context.extensions.get::<RequestOrigin>().or_else(of_http).cloned()
+}
+
+/// Sender of progress notifications, if the client asked for them.
+struct ProgressNotifier {
+    peer: Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    sent: f64,
+}
+
+impl ProgressNotifier {
+    fn for_request(context: &RequestContext<RoleServer>) -> Self {
+        Self { peer: context.peer.clone(), token: context.meta.get_progress_token(), sent: 0.0 }
+    }
+}
+
+impl ProgressSink for ProgressNotifier {
+    async fn report_wait(&mut self, gate: Option<GateId>) {
+        let Some(token) = self.token.clone() else { return };
+        self.sent += 1.0;
+        let text = gate.map_or_else(|| "running".to_owned(), |gate| format!("waits for approval: gate {gate}"));
+        let progress = ProgressNotificationParam::new(token, self.sent).with_message(text);
+        // A client that does not read it gets the result, or repeats the call.
+        let _ = self.peer.notify_progress(progress).await;
+    }
+}
