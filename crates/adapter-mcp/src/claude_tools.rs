@@ -11,6 +11,8 @@ pub(super) struct ClaudeCall {
     pub(super) signature: String,
     /// Arguments that the signature names; empty means all.
     pub(super) named: Vec<String>,
+    /// Paths of files that the tool uses.
+    pub(super) paths: Vec<String>,
     pub(super) effect: ToolEffect,
 }
 
@@ -40,6 +42,7 @@ pub(super) fn translate_call(name: &str, mut input: Map<String, Value>) -> Resul
             tool,
             arguments: input,
             named: Vec::new(),
+            paths: Vec::new(),
             effect: ToolEffect::Changes,
         });
     };
@@ -58,6 +61,7 @@ pub(super) fn translate_call(name: &str, mut input: Map<String, Value>) -> Resul
     };
     Ok(ClaudeCall {
         signature: format!("{tool}({value})"),
+        paths: if named == PATH { vec![value.to_owned()] } else { Vec::new() },
         tool: tool.to_owned(),
         named: vec![named.to_owned()],
         arguments: input,

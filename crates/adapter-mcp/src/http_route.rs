@@ -79,7 +79,7 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
         // A session of another principal is as unknown as none.
         return problem(StatusCode::NOT_FOUND, "Session not found");
     }
-    // A lost reply is fetched by the same call, repeated: of a resumed stream nobody would know what arrived.
+    // A lost reply is fetched by the same call, repeated: no client reports what of a resumed stream arrived.
     request.headers_mut().remove(LAST_EVENT);
     let shown = credentials(request.headers());
     let delivery = Delivery::default();
@@ -89,6 +89,10 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
     let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
     if let Some(begun) = begun.filter(|begun| session.as_ref() != Some(begun)) {
         route.sessions.add(&begun, principal, shown).await;
+    }
+    // Outcomes are sent as streams. A body of a known length is an error of the protocol.
+    if axum::body::HttpBody::size_hint(response.body()).exact().is_some() {
+        return response;
     }
     response.map(|body| Body::from_stream(DeliveredBody { frames: body.into_data_stream(), delivery }))
 }

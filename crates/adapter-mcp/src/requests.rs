@@ -118,6 +118,7 @@ pub(super) fn build_prompt(
     let call = translate_call(name, input)?;
     Ok(AgentRequest {
         named: call.named,
+        paths: call.paths,
         effect: call.effect,
         ..new_decision(requester, &call.tool, call.arguments, call.signature)
     })
@@ -168,6 +169,7 @@ fn new_request(requester: &Requester, tool: &str, arguments: Map<String, Value>,
         undeclared: Vec::new(),
         service: None,
         executor: RequestExecutor::Service,
+        paths: Vec::new(),
         effect: ToolEffect::Changes,
         repeat: RepeatMode::Once,
     }

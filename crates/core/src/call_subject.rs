@@ -83,7 +83,7 @@ fn subject_of(
             session_folder: None,
             is_later: false,
             leads_to: None,
-            paths: Vec::new(),
+            paths: request.paths.clone(),
             shell,
         };
     }

@@ -155,6 +155,7 @@ pub fn build_request(tool: Option<&ServiceTool>, tool_request: AgentToolRequest<
         key,
         service: tool.map(|tool| Arc::clone(&tool.service)),
         executor: RequestExecutor::Service,
+        paths: Vec::new(),
         tool: name.into(),
         arguments: args,
         signatures,

@@ -50,6 +50,7 @@ use crate::{GateRequest, Protocol};
 /// #     undeclared: Vec::new(),
 /// #     service: Some("house".into()),
 /// #     executor: call::RequestExecutor::Service,
+/// #     paths: Vec::new(),
 /// #     effect: ToolEffect::Changes,
 /// #     repeat: RepeatMode::Once,
 /// # };

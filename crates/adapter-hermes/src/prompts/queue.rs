@@ -201,6 +201,7 @@ pub(super) mod tests {
             undeclared: Vec::new(),
             service: Some("house".into()),
             executor: RequestExecutor::Service,
+            paths: Vec::new(),
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         };

@@ -53,6 +53,24 @@ fn a_permission_is_judged_as_the_same_call_of_any_agent() {
 }
 
 #[test]
+fn files_of_the_gateway_are_protected_from_the_tools_of_a_host() {
+    let rules = "defaults:\n  - { pattern: \"*\", action: allow }\n";
+    let place = GatewayFixture::with_config_and_rules("", rules);
+    let _gateway = GatewayServer::start(&place);
+    let mut host = McpHost::start_initialized(&place);
+    for (tool, path, behavior) in [
+        ("Write", place.folder.join("a.txt"), "allow"),
+        ("Write", place.data_dir().join("tokens.json"), "deny"),
+        ("Edit", place.folder.join("x/../data/tokens.json"), "deny"),
+        ("Write", place.folder.join("permissions.yaml"), "deny"),
+    ] {
+        let input = json!({ "file_path": path, "content": "x" });
+        let answer = permission(&host.call(1, "permission_prompt", json!({ "tool_name": tool, "input": input })));
+        assert_eq!(answer["behavior"], behavior, "{}: {answer}", path.display());
+    }
+}
+
+#[test]
 fn an_approval_is_a_decision_and_no_error() {
     let place = GatewayFixture::new();
     let _gateway = GatewayServer::start(&place);

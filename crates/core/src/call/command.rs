@@ -97,6 +97,8 @@ pub struct AgentRequest {
     pub service: Option<Arc<str>>,
     /// Executor of the call.
     pub executor: RequestExecutor,
+    /// Paths of files that it uses, of this machine or of one that the floor is to hold for as well.
+    pub paths: Vec<String>,
     /// Effect of the tool: whether it only reads.
     pub effect: ToolEffect,
     /// Repeat mode: whether it may be repeated.

@@ -139,6 +139,9 @@ pub struct RequestContent {
     /// Arguments that the tool does not declare.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undeclared: Vec<String>,
+    /// Paths of files that it uses: the floor holds for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
 }
 
 /// A fact about one call.

@@ -117,6 +117,7 @@ impl GateReply {
 /// #     undeclared: Vec::new(),
 /// #     service: Some("house".into()),
 /// #     executor: call::RequestExecutor::Service,
+/// #     paths: Vec::new(),
 /// #     effect: ToolEffect::Changes,
 /// #     repeat: RepeatMode::Once,
 /// # };

@@ -38,6 +38,7 @@ fn request_command(wire: &str, key: Option<&str>, path: &str) -> Command {
         undeclared: Vec::new(),
         service: Some("house".into()),
         executor: RequestExecutor::Service,
+        paths: Vec::new(),
         effect: ToolEffect::Changes,
         repeat: RepeatMode::Once,
     })))

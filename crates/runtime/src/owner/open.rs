@@ -276,6 +276,7 @@ mod tests {
             undeclared: Vec::new(),
             service: Some("house".into()),
             executor: RequestExecutor::Service,
+            paths: Vec::new(),
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         })))

@@ -64,6 +64,7 @@ fn card_request(tool: &str, signature: &str, arguments: Value, named: Option<&[&
             service: None,
             further_signatures: Vec::new(),
             undeclared: vec!["extra".to_owned()],
+            paths: Vec::new(),
         })),
     });
     CardContent::new(&gate(&ALL), &content.into(), call.as_ref(), Vec::new(), None)

@@ -245,6 +245,7 @@ impl MessengerFixture {
             undeclared: more.get("mode").map(|_| "mode".to_owned()).into_iter().collect(),
             service: Some("house".into()),
             executor: call::RequestExecutor::Service,
+            paths: Vec::new(),
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         };

@@ -212,6 +212,7 @@ fn agent_command(rng: &mut SimRng, engine: &Engine) -> Command {
         undeclared: if rng.chance(20) { vec!["command".to_owned()] } else { Vec::new() },
         service: rng.chance(90).then(|| "house".into()),
         executor: call::RequestExecutor::Service,
+        paths: Vec::new(),
         effect: ToolEffect::Changes,
         repeat: rng.pick(&[RepeatMode::Once, RepeatMode::Idempotent]),
     })))

@@ -65,6 +65,7 @@ pub(super) fn submit_request(
             service: request.service,
             further_signatures: signatures.collect(),
             undeclared: request.undeclared,
+            paths: request.paths,
         })),
         arguments: request.arguments,
     };
