@@ -9,6 +9,7 @@ use countersign_core::{
     call::{self, AgentRequest, CallEnd},
     engine::{Command, Engine, EngineReply, ResidencyScope},
     id::{CallId, GateId, Lsn, SessionId},
+    tool::ToolEffect,
 };
 use countersign_runtime::{CommandSource, OwnerError};
 use tokio::{
@@ -81,14 +82,26 @@ pub(super) struct ClientCall<'a, P> {
 enum KnownRequest {
     /// It is open, or its outcome was not delivered.
     Known(CallId),
-    /// There is none. The number makes a key that no request has.
-    None { number: u64 },
+    /// There is none. The number makes a key that no request has. Undelivered `readings` are out of date.
+    None { number: u64, readings: Vec<CallId> },
 }
 
 /// State of a request.
 enum RequestState {
-    Open { gate: Option<GateId> },
-    Over { end: CallEnd, lsn: Lsn, gate: Option<GateId> },
+    Open {
+        gate: Option<GateId>,
+    },
+    Over {
+        end: CallEnd,
+        lsn: Lsn,
+        gate: Option<GateId>,
+    },
+    /// Another client has got its outcome.
+    Delivered {
+        end: CallEnd,
+        lsn: Lsn,
+        gate: Option<GateId>,
+    },
     Forgotten,
 }
 
@@ -104,7 +117,10 @@ impl<P: ProgressSink> ClientCall<'_, P> {
         for _ in 0..ATTEMPTS {
             let call = match self.find_known(&source, &prefix).await? {
                 KnownRequest::Known(call) => call,
-                KnownRequest::None { number } => self.submit_request(&source, format!("{prefix}{number}")).await?,
+                KnownRequest::None { number, readings } => {
+                    readings.into_iter().for_each(|call| self.adapter.receipts.discard(&self.requester.session, call));
+                    self.submit_request(&source, format!("{prefix}{number}")).await?
+                }
             };
             let outcome = self.wait_for_outcome(&source, call).await?;
             // What rules decided, each identical call may act on.
@@ -120,9 +136,9 @@ impl<P: ProgressSink> ClientCall<'_, P> {
 
     async fn find_known(&self, source: &CommandSource, prefix: &str) -> Result<KnownRequest, CallProblem> {
         let (session, prefix) = (self.requester.session.clone(), prefix.to_owned());
-        let receipts = Arc::clone(&self.adapter.receipts);
+        let (receipts, effect) = (Arc::clone(&self.adapter.receipts), self.request.effect);
         let read = source.read_of(ResidencyScope::Session(session.clone()), move |engine| {
-            find_same(engine, &session, &prefix, |call| receipts.is_taken(call))
+            find_same(engine, &session, &prefix, effect, |call| receipts.is_taken(call))
         });
         read.await.map(|(known, _)| known).ok_or(CallProblem::Closing)
     }
@@ -142,7 +158,12 @@ impl<P: ProgressSink> ClientCall<'_, P> {
         // Before the look at the state, so that no end is missed between.
         let mut routed = self.adapter.outcomes.wait_for_call(call, self.sharing);
         match self.read_request(source, call).await? {
-            RequestState::Over { end, lsn, gate } => {
+            RequestState::Delivered { gate: Some(_), .. } if self.sharing == OutcomeSharing::One => {
+                drop(routed);
+                self.adapter.outcomes.forget_closed(call);
+                return Err(CallProblem::Superseded);
+            }
+            RequestState::Over { end, lsn, gate } | RequestState::Delivered { end, lsn, gate } => {
                 drop(routed);
                 self.adapter.outcomes.forget_closed(call);
                 let contents = self.adapter.handle.contents().get(&[lsn]).await;
@@ -193,20 +214,30 @@ async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
 }
 
 /// Finds the newest request of a call that is open, or whose outcome no client has got.
-fn find_same(engine: &Engine, session: &SessionId, prefix: &str, is_taken: impl Fn(CallId) -> bool) -> KnownRequest {
+fn find_same(
+    engine: &Engine,
+    session: &SessionId,
+    prefix: &str,
+    effect: ToolEffect,
+    is_taken: impl Fn(CallId) -> bool,
+) -> KnownRequest {
     let requests = engine.state().session(session).and_then(|session| session.agent_requests());
-    let Some(requests) = requests else { return KnownRequest::None { number: 0 } };
+    let Some(requests) = requests else { return KnownRequest::None { number: 0, readings: Vec::new() } };
     let is_same = |key: &Option<String>| key.as_deref().is_some_and(|key| key.starts_with(prefix));
-    let open = requests.open_requests().iter().rev().find(|(_, request)| is_same(&request.key));
-    let undelivered = || {
-        let mut results = requests.results().iter().rev();
-        results.find(|(call, result)| is_same(&result.request.key) && !is_taken(**call)).map(|(call, _)| *call)
-    };
-    if let Some(call) = open.map(|(call, _)| *call).or_else(undelivered) {
-        return KnownRequest::Known(call);
+    if let Some((call, _)) = requests.open_requests().iter().rev().find(|(_, request)| is_same(&request.key)) {
+        return KnownRequest::Known(*call);
+    }
+    let undelivered = requests.results().iter().rev();
+    let undelivered = undelivered.filter(|(call, result)| is_same(&result.request.key) && !is_taken(**call));
+    // To read again does no harm, and the client wants what is so now. A decision of an approver is never lost.
+    let (readings, kept): (Vec<_>, Vec<_>) =
+        undelivered.partition(|(_, result)| effect == ToolEffect::Reads && result.request.gate.is_none());
+    if let Some((call, _)) = kept.first() {
+        return KnownRequest::Known(**call);
     }
     KnownRequest::None {
         number: unused_number(|number| requests.keyed_request(&format!("{prefix}{number}")).is_some()),
+        readings: readings.into_iter().map(|(call, _)| *call).collect(),
     }
 }
 
@@ -240,7 +271,7 @@ fn request_state(engine: &Engine, session: &SessionId, call: CallId) -> RequestS
     }
     // Another client has got it since this one found the request open.
     match requests.keyed_requests().find(|keyed| keyed.call == call).and_then(|keyed| keyed.over) {
-        Some((end, lsn)) => RequestState::Over { end, lsn, gate },
+        Some((end, lsn)) => RequestState::Delivered { end, lsn, gate },
         None => RequestState::Forgotten,
     }
 }

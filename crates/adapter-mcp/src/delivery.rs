@@ -89,6 +89,13 @@ impl Receipts {
         Some(Receipt { receipts: Arc::clone(self), session: session.clone(), call, is_confirmed: false })
     }
 
+    /// Records an outcome that no client will ask for as delivered.
+    pub(super) fn discard(self: &Arc<Self>, session: &SessionId, call: CallId) {
+        if let Some(receipt) = self.begin_delivery(session, call, OutcomeSharing::One) {
+            receipt.confirm();
+        }
+    }
+
     fn end_delivery(&self, session: &SessionId, call: CallId, is_delivered: bool) {
         let mut taken = self.taken.lock();
         let Some(outcome) = taken.get_mut(&call) else { return };

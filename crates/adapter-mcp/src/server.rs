@@ -1,6 +1,6 @@
 //! Handler of one connection: methods of the protocol become calls, and their outcomes results.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use countersign_core::{call::AgentRequest, id::GateId};
 use rmcp::{
@@ -28,6 +28,9 @@ use crate::{
 /// Versions of the protocol: the last two with an `initialize`, and the one without.
 const VERSIONS: &[ProtocolVersion] =
     &[ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
+
+/// Interval of the check whether a client is still connected.
+const CLIENT_CHECK: Duration = Duration::from_secs(60);
 
 const INSTRUCTIONS: &str = "Tools of a Countersign gateway. A call may wait until a person approves it. If your call times \
     out, repeat it with the same arguments: it continues to wait, and an action runs once. Do not retry what was denied.";
@@ -203,6 +206,13 @@ impl ServerHandler for McpServer {
                 tokio::select! {
                     change = changed.changed() => if change.is_err() { return },
                     () = end.cancelled() => return,
+                    // No event reports that the client has gone.
+                    () = tokio::time::sleep(CLIENT_CHECK) => {
+                        if context.peer.is_transport_closed() {
+                            return;
+                        }
+                        continue;
+                    }
                 }
                 if context.peer.notify_tool_list_changed().await.is_err() {
                     return;

@@ -28,6 +28,9 @@ const STUCK: Duration = Duration::from_secs(40);
 /// Error code of a server that has too much to do. Source: JSON-RPC 2.0, reserved for servers.
 const BUSY: ErrorCode = ErrorCode(-32000);
 
+/// Reply of the transport to a message that the service does not get. A notification gets none.
+type TransportReply = Option<Box<JsonRpcError>>;
+
 /// Message on its way to the client.
 struct OutgoingLine {
     bytes: Vec<u8>,
@@ -108,18 +111,18 @@ impl<R: AsyncRead + Send + Unpin> StreamTransport<R> {
     }
 
     /// Handles a message before the service gets it. `Err` is the reply of the transport, if there is one.
-    fn admit_message(&mut self, line: &[u8]) -> Result<ClientJsonRpcMessage, Option<JsonRpcError>> {
+    fn admit_message(&mut self, line: &[u8]) -> Result<ClientJsonRpcMessage, TransportReply> {
         let mut message = parse_message(line)?;
         match &mut message {
             JsonRpcMessage::Request(request) => {
                 let id = request.id.clone();
                 if self.open.contains_key(&id) {
                     let fault = ErrorData::invalid_request("the id is the id of another open request", None);
-                    return Err(Some(JsonRpcError::new(None, fault)));
+                    return Err(fault_reply(None, fault));
                 }
                 if self.open.len() >= MOST_OPEN {
                     let text = format!("Too many open requests (at most {MOST_OPEN})");
-                    return Err(Some(JsonRpcError::new(Some(id), ErrorData::new(BUSY, text, None))));
+                    return Err(fault_reply(Some(id), ErrorData::new(BUSY, text, None)));
                 }
                 let delivery = Delivery::default();
                 self.open.insert(id, delivery.clone());
@@ -182,11 +185,11 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StreamTransport<R> {
                 }
                 Ok(ReadLine::TooLong) => {
                     let text = format!("Message too large (at most {LARGEST_MESSAGE} bytes)");
-                    Some(JsonRpcError::new(None, ErrorData::invalid_request(text, None)))
+                    fault_reply(None, ErrorData::invalid_request(text, None))
                 }
                 Ok(ReadLine::End) | Err(_) => return None,
             };
-            self.unsent = reply.map(|reply| encode_line(&JsonRpcMessage::Error(reply), None, None));
+            self.unsent = reply.map(|reply| encode_line(&JsonRpcMessage::Error(*reply), None, None));
         }
     }
 
@@ -197,6 +200,10 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StreamTransport<R> {
         }
         Ok(())
     }
+}
+
+fn fault_reply(id: Option<RequestId>, fault: ErrorData) -> TransportReply {
+    Some(Box::new(JsonRpcError::new(id, fault)))
 }
 
 fn encode_line(
@@ -236,7 +243,7 @@ async fn write_lines(mut writer: impl AsyncWrite + Send + Unpin, mut lines: mpsc
 }
 
 /// Parses a message. `Err` is the reply, if it gets one: a notification gets none.
-fn parse_message(line: &[u8]) -> Result<ClientJsonRpcMessage, Option<JsonRpcError>> {
+fn parse_message(line: &[u8]) -> Result<ClientJsonRpcMessage, TransportReply> {
     if line.is_empty() {
         return Err(None);
     }
@@ -248,7 +255,7 @@ fn parse_message(line: &[u8]) -> Result<ClientJsonRpcMessage, Option<JsonRpcErro
         Ok(parsed) => parsed,
         Err(_) => {
             let fault = ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {fault}"), None);
-            return Err(Some(JsonRpcError::new(None, fault)));
+            return Err(fault_reply(None, fault));
         }
     };
     let id = parsed.get("id").and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
@@ -256,7 +263,7 @@ fn parse_message(line: &[u8]) -> Result<ClientJsonRpcMessage, Option<JsonRpcErro
         return Err(None);
     }
     let text = if parsed.is_array() { "Batches are not supported" } else { "Invalid request" };
-    Err(Some(JsonRpcError::new(id, ErrorData::invalid_request(text, None))))
+    Err(fault_reply(id, ErrorData::invalid_request(text, None)))
 }
 
 #[cfg(test)]

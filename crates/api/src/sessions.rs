@@ -174,7 +174,10 @@ fn agent_row(session: &Session) -> SessionListRow {
     SessionListRow {
         id: session.id().to_string(),
         door: Some(agent_door(session).to_owned()),
-        name: ["agent:", "mcp:"].iter().find_map(|prefix| session.id().as_str().strip_prefix(prefix)).map(str::to_owned),
+        name: ["agent:", "mcp:"]
+            .iter()
+            .find_map(|prefix| session.id().as_str().strip_prefix(prefix))
+            .map(str::to_owned),
         opened_at: session.opened_at().0,
         last_at: session.opened_at().0,
         ..SessionListRow::default()

@@ -190,8 +190,8 @@ pub(crate) fn plain_client(gateway: &GatewayServer) -> HttpClient {
 
 /// Returns the message in a reply: JSON, or the last event of a stream.
 pub(crate) fn message(reply: &HttpClientReply) -> Value {
-    let events = reply.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-    let last = events.filter(|data| data.contains("jsonrpc")).last();
+    let mut events = reply.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    let last = events.rfind(|data| data.contains("jsonrpc"));
     let text = last.unwrap_or(&reply.body);
     serde_json::from_str(text).unwrap_or_else(|_| panic!("no message: {reply:?}"))
 }

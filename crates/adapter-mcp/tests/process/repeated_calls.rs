@@ -1,6 +1,6 @@
 //! The same call repeated: after a client's time limit, a lost connection, and a crash of the gateway.
 
-use countersign_testkit::process::{GatewayFixture, GatewayServer, eventually};
+use countersign_testkit::process::{GatewayFixture, GatewayServer, Latch, eventually, service::ServiceBehavior};
 use serde_json::{Value, json};
 
 use crate::mcp_host::{McpHost, McpHttp, message, request, sessionless, text};
@@ -11,6 +11,14 @@ fn door() -> Value {
 
 fn cancel(id: u64) -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id, "reason": "timeout" } })
+}
+
+/// Waits until so many calls have ended in the record.
+fn wait_ended(place: &GatewayFixture, count: usize) {
+    eventually("end in the record", || {
+        let exported = place.run_as_person(&["audit", "export"]).out;
+        (exported.matches("\"ended\":{").count() >= count).then_some(())
+    });
 }
 
 #[test]
@@ -84,18 +92,47 @@ fn an_outcome_survives_a_crash_until_it_is_delivered() {
     let gate = place.wait_gate();
     drop(host);
     place.allow_gate(&gate);
-    place.service.wait_requests("/turn/door", 1);
-    eventually("end in the record", || {
-        let output = place.run_as_person(&["audit", "show", "--json"]);
-        (output.out.contains("\"ended\"") || output.code != Some(0)).then_some(())
-    });
+    wait_ended(&place, 1);
     gateway.kill();
     let _gateway = GatewayServer::start(&place);
     let mut host = McpHost::start_initialized(&place);
-    let result = host.call(1, "turn", door());
-    // A crash before the result was recorded leaves an unknown outcome, and never a second request.
-    assert!(result["isError"] == json!(false) || text(&result).contains("unknown"), "{result}");
+    assert_eq!(host.call(1, "turn", door())["isError"], json!(false));
     assert_eq!(place.service.request_count("/turn/door"), 1);
+}
+
+#[test]
+fn a_crash_during_an_action_leaves_an_unknown_outcome_and_no_second_action() {
+    let place = GatewayFixture::new();
+    let gateway = GatewayServer::start(&place);
+    let mut host = McpHost::start_initialized(&place);
+    let latch = Latch::default();
+    place.service.set_behavior("/turn/lamp", ServiceBehavior::Late(latch.clone()));
+    host.send_call(1, "turn", json!({ "thing": "lamp" }));
+    place.service.wait_requests("/turn/lamp", 1);
+    gateway.kill();
+    latch.open();
+    let _gateway = GatewayServer::start(&place);
+    let mut host = McpHost::start_initialized(&place);
+    let result = host.call(1, "turn", json!({ "thing": "lamp" }));
+    assert!(result["isError"] == json!(true) && text(&result).starts_with("Outcome unknown"), "{result}");
+    assert_eq!(place.service.request_count("/turn/lamp"), 1);
+}
+
+#[test]
+fn a_reading_that_nobody_got_is_read_again() {
+    let place = GatewayFixture::new();
+    let _gateway = GatewayServer::start(&place);
+    let mut host = McpHost::start_initialized(&place);
+    let latch = Latch::default();
+    place.service.set_behavior("/look/lamp", ServiceBehavior::Late(latch.clone()));
+    host.send_call(1, "look", json!({ "thing": "lamp" }));
+    place.service.wait_requests("/look/lamp", 1);
+    host.send(&cancel(1));
+    host.request(2, "ping", json!({}));
+    latch.open();
+    wait_ended(&place, 1);
+    assert_eq!(host.call(3, "look", json!({ "thing": "lamp" }))["isError"], json!(false));
+    assert_eq!(place.service.request_count("/look/lamp"), 2);
 }
 
 #[test]
