@@ -11,6 +11,8 @@ use crate::{calls::CallProblem, outcome_router::CallOutcome};
 pub(super) enum AnswerForm {
     /// The data of a service.
     Data,
+    /// The result of a tool of another MCP server, as that returned it.
+    Result,
     /// A decision.
     Decision,
     /// Answer of a person.
@@ -40,8 +42,11 @@ impl AnswerForm {
         let reason = if outcome.content.trim().is_empty() { plain_reason(outcome.end) } else { &outcome.content };
         match self {
             Self::Data if is_done => data_result(&outcome.content),
+            Self::Result if is_done => {
+                serde_json::from_str(&outcome.content).unwrap_or_else(|_| data_result(&outcome.content))
+            }
             Self::Words if is_done => words_result(&outcome.content),
-            Self::Data | Self::Words => error_result(reason),
+            Self::Data | Self::Result | Self::Words => error_result(reason),
             Self::Decision if is_done => {
                 let mut decision = json!({ "decision": "allow" });
                 if let Some(gate) = outcome.gate {
@@ -59,7 +64,7 @@ impl AnswerForm {
     /// Encodes a refusal before or without an outcome.
     pub(super) fn encode_refusal(&self, reason: &str) -> CallToolResult {
         match self {
-            Self::Data | Self::Words => error_result(reason),
+            Self::Data | Self::Result | Self::Words => error_result(reason),
             Self::Decision => {
                 decision_result(&format!("not approved: {reason}"), json!({ "decision": "deny", "reason": reason }))
             }

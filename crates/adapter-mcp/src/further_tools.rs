@@ -25,6 +25,14 @@ pub trait FurtherTools: Send + Sync {
     /// Returns all tools, in the order in which clients see them.
     fn tools(&self) -> Vec<FurtherTool>;
 
+    /// Checks the arguments of a call before policy, so that no gate opens for a call that could not be sent.
+    ///
+    /// # Errors
+    /// The problems, for the model.
+    fn check_arguments(&self, _tool: &str, _arguments: &Map<String, Value>) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Returns a number that changes with the tools.
     fn changed(&self) -> watch::Receiver<u64>;
 }

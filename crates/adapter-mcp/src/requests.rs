@@ -72,7 +72,7 @@ pub(super) fn build_service_request(
         args: arguments,
         key: None,
     };
-    let request = service_tools::build_request(tools, query)?;
+    let request = service_tools::build_request(tools.get(tool), query)?;
     // No gate opens for a call that could not be sent.
     secrets.fill_arguments(&request.arguments)?;
     Ok(AgentRequest { door: ADAPTER_NAME.into(), ..request })

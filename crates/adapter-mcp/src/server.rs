@@ -171,14 +171,19 @@ impl ServerHandler for McpServer {
         } else {
             let (secrets, requester) = (&self.adapter.secrets, &*origin.requester);
             let list = self.adapter.list.current();
-            let request = if self.adapter.tools.contains_key(&*name) {
-                requests::build_service_request(&self.adapter.tools, secrets, requester, &name, arguments)
+            let (form, request) = if self.adapter.tools.contains_key(&*name) {
+                let tools = &self.adapter.tools;
+                (AnswerForm::Data, requests::build_service_request(tools, secrets, requester, &name, arguments))
             } else if let Some(tool) = list.find_further(&name) {
-                requests::build_further_request(tool, secrets, requester, arguments)
+                let checked =
+                    self.adapter.further.as_ref().map_or(Ok(()), |all| all.check_arguments(&name, &arguments));
+                let request =
+                    checked.and_then(|()| requests::build_further_request(tool, secrets, requester, arguments));
+                (AnswerForm::Result, request)
             } else {
                 return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
             };
-            Box::pin(self.run_call(AnswerForm::Data, request, OutcomeSharing::All, &origin, context)).await?
+            Box::pin(self.run_call(form, request, OutcomeSharing::All, &origin, context)).await?
         };
         Ok(result.into())
     }

@@ -124,7 +124,11 @@ fn transport_line(server: &McpServerConfig) -> String {
 /// Quotes a word of a command line where a shell needs it.
 fn quote_word(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if word.chars().all(is_plain) && !word.is_empty() { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")).into() }
+    if word.chars().all(is_plain) && !word.is_empty() {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''")).into()
+    }
 }
 
 fn list_servers(config: &Config, form: OutputFormat) -> anyhow::Result<ExitCode> {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
-    call::{self, AgentRequest, CallEnd},
+    call::{self, AgentRequest, CallEnd, RequestExecutor},
     engine::{Command, CommandError, EngineReply},
     id::{PrincipalId, SessionId},
     session::{self, Settings as SessionSettings},
@@ -13,6 +13,7 @@ use countersign_core::{
 };
 use countersign_mcp_client::{ServerApproval, ServerDefinition, ServerListing, ToolApproval};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
+use countersign_view::Protocol;
 use serde_json::{Map, Value, json};
 
 use crate::mcp_tools::{ApproveError, McpTools};
@@ -21,8 +22,6 @@ use crate::mcp_tools::{ApproveError, McpTools};
 pub(crate) const SERVICE: &str = "mcp:approval";
 /// Tool of a request to start a server and offer its tools.
 const SERVER_TOOL: &str = "mcp_server";
-/// Adapter of the requests, as rules name it.
-const DOOR: &str = "mcp";
 /// Session of the requests.
 const SESSION: &str = "gateway:mcp";
 /// Most earlier requests of one server whose gate expired.
@@ -67,7 +66,7 @@ async fn open_session(
         cwd: String::new(),
         name: Some("MCP servers".to_owned()),
         parent: None,
-        door: Some(DOOR.to_owned()),
+        door: Some(Protocol::Mcp.name().to_owned()),
         settings: Box::new(settings),
     };
     match requests.send_command(Command::Session(SessionId::new(SESSION), open)).await {
@@ -83,7 +82,7 @@ async fn request_approval(requests: &CommandSource, definition: &ServerDefinitio
         let request = AgentRequest {
             session: SessionId::new(SESSION),
             principal: PrincipalId::new("gateway"),
-            door: DOOR.into(),
+            door: Protocol::Mcp.name().into(),
             wire: json!(key).to_string().into(),
             key: Some(key),
             tool: SERVER_TOOL.into(),
@@ -92,6 +91,8 @@ async fn request_approval(requests: &CommandSource, definition: &ServerDefinitio
             named: vec!["server".to_owned()],
             undeclared: Vec::new(),
             service: Some(SERVICE.into()),
+            executor: RequestExecutor::Service,
+            paths: Vec::new(),
             effect: ToolEffect::Changes,
             // Approving the same tools twice is approving them once.
             repeat: RepeatMode::Idempotent,

@@ -20,7 +20,7 @@ use countersign_runtime::{
     tools::{AgentTool, GatewaySecrets, ToolRegistry},
 };
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +43,7 @@ pub struct McpTools {
 /// The tools that are approved at one moment.
 struct OfferedTools {
     registry: Arc<ToolRegistry>,
-    by_name: BTreeMap<String, ServerTool>,
+    by_name: BTreeMap<String, (ServerTool, Arc<McpTool>)>,
 }
 
 /// Service under which the tools of a server are called, with its name after it.
@@ -129,8 +129,8 @@ impl McpTools {
             let name = approved.offered_name.clone();
             let tool = Arc::new(McpTool::new(self.servers.clone(), approved.clone()));
             for_agents.insert(name.clone(), service_tool(&approved, &tool));
-            tools.push(tool);
-            by_name.insert(name, approved);
+            tools.push(Arc::clone(&tool) as Arc<dyn AgentTool>);
+            by_name.insert(name, (approved, tool));
         }
         let registry = Arc::new(ToolRegistry::from_tools(tools));
         self.catalog.replace_further(for_agents);
@@ -143,7 +143,7 @@ impl McpTools {
         let service = content.request.as_ref()?.service.as_deref()?;
         service.strip_prefix(SERVICE_PREFIX)?;
         let tool = self.offered.lock().by_name.get(&*content.tool).cloned();
-        let Some(approved) = tool else {
+        let Some((approved, _)) = tool else {
             return Some(ServiceOutcome::NotBegun(format!(
                 "{} was not called: it is not approved any more",
                 content.tool
@@ -228,13 +228,19 @@ impl McpTools {
 impl FurtherTools for McpTools {
     fn tools(&self) -> Vec<FurtherTool> {
         let offered = self.offered.lock();
-        let tools = offered.by_name.values().map(|tool| FurtherTool {
+        let tools = offered.by_name.values().map(|(tool, _)| FurtherTool {
             name: tool.offered_name.clone(),
             description: tool.description.clone(),
             schema: tool.schema.as_object().cloned().unwrap_or_default(),
             service: format!("{SERVICE_PREFIX}{}", tool.server).into(),
         });
         tools.collect()
+    }
+
+    fn check_arguments(&self, tool: &str, arguments: &Map<String, Value>) -> Result<(), String> {
+        let Some((_, tool)) = self.offered.lock().by_name.get(tool).cloned() else { return Ok(()) };
+        let checked = tool.check_arguments(&Value::Object(arguments.clone()));
+        checked.map(drop).map_err(|refused| refused.to_string())
     }
 
     fn changed(&self) -> watch::Receiver<u64> {

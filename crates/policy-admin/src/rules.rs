@@ -131,7 +131,7 @@ mod tests {
     use countersign_core::policy::PathContext;
 
     use super::{RuleLayer, RuleSource, ToolInventory, UndeclaredArguments, load_rules, policy, unmet_rules};
-    use crate::service_tools::ServiceTool;
+    use crate::service_tools::{ArgumentTexts, ServiceTool};
     use crate::{
         adapter::RunTools as _,
         testing::{FakeRunTools, test_inventory},
@@ -312,6 +312,7 @@ mod tests {
                     free_text: false,
                 })
                 .collect(),
+            texts: ArgumentTexts::Plain,
             undeclared,
             fits: Arc::new(|_| Ok(())),
             idempotent: false,
