@@ -9,11 +9,17 @@ use std::{
     os::unix::net::UnixStream,
     path::Path,
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use countersign_gateway::control::{ControlReply, FILE, Request};
+
+use crate::exit::fail_with;
 
 /// Variable that a gateway sets for the MCP servers that it starts: its data directory.
 const STARTED_BY: &str = "COUNTERSIGN_MCP";
@@ -43,17 +49,28 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<ExitCode> {
     })?;
     let reading = open_connection(&stream)?;
     let mut writing = stream.try_clone()?;
+    let host_gone = Arc::new(AtomicBool::new(false));
+    let is_gone = Arc::clone(&host_gone);
     std::thread::spawn(move || {
         let copied = copy(&mut io::stdin().lock(), &mut writing);
-        let _ = writing.shutdown(Shutdown::Write);
-        if copied.is_ok() {
-            // The host has gone; the gateway closes after its last answer.
-            std::thread::sleep(FAREWELL);
+        if copied.is_err() {
+            // The gateway has gone, which the other side reports.
+            return;
         }
+        is_gone.store(true, Ordering::SeqCst);
+        let _ = writing.shutdown(Shutdown::Write);
+        // The gateway closes after its last answer.
+        std::thread::sleep(FAREWELL);
         std::process::exit(0);
     });
     copy(&mut { reading }, &mut io::stdout().lock()).context("the connection to the gateway failed")?;
-    Ok(ExitCode::SUCCESS)
+    if host_gone.load(Ordering::SeqCst) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let folder = folder.display();
+    Ok(fail_with(&format!(
+        "the gateway with the data directory {folder} has gone: pending calls stay pending there, repeat them when it runs again"
+    )))
 }
 
 /// Asks for a connection of MCP and returns its reading side.

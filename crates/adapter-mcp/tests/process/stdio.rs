@@ -77,6 +77,23 @@ fn without_a_gateway_the_host_is_told_why() {
 }
 
 #[test]
+fn a_host_whose_gateway_ends_gets_errors_and_the_end_of_its_process() {
+    let place = GatewayFixture::new();
+    let mut gateway = GatewayServer::start(&place);
+    let mut host = McpHost::start_initialized(&place);
+    host.send_call(1, "turn", json!({ "thing": "door" }));
+    place.wait_gate();
+    assert_eq!(gateway.stop().code, Some(0));
+    assert_eq!(host.wait_reply(1)["error"]["code"], json!(-32603));
+    assert_eq!(host.wait_end(), Some(1));
+    let gateway = GatewayServer::start(&place);
+    let host = McpHost::start_initialized(&place);
+    assert_eq!(place.pending_gates().len(), 1, "it decides nothing");
+    gateway.kill();
+    assert_eq!(host.wait_end(), Some(1));
+}
+
+#[test]
 fn a_gateway_does_not_become_an_mcp_server_of_its_own() {
     let place = GatewayFixture::new();
     let _gateway = GatewayServer::start(&place);
