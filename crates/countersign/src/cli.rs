@@ -4,6 +4,7 @@ mod agents;
 mod audit;
 mod backup;
 mod client_args;
+mod gates_command;
 mod manual_pages;
 mod mcp_servers;
 mod node;
@@ -21,8 +22,6 @@ use clap_complete::Shell;
 use countersign_adapter_omp::flags;
 use countersign_agent_dir::AgentProduct;
 
-use countersign_core::gate::ApprovalScope;
-
 use crate::{
     agent, config, demo, doctor,
     exit::{is_broken_pipe, report_outcome},
@@ -30,6 +29,7 @@ use crate::{
 };
 
 use client_args::ClientArgs;
+use gates_command::{GatesCommand, GrantsCommand};
 use target::{GlobalArgs, TargetArgs};
 
 const AFTER_HELP: &str = "\
@@ -254,73 +254,6 @@ enum ConfigCommand {
     Show,
 }
 
-#[derive(Subcommand)]
-enum GatesCommand {
-    /// List pending approvals, oldest first
-    List,
-    /// Show a pending approval: requester, reason, and exactly what would run
-    Show {
-        /// Id of the approval, or the end of it
-        id: String,
-    },
-    /// Allow a pending approval
-    Allow {
-        /// Id of the approval, or at least its last 8 characters
-        id: String,
-        /// Scope of the approval
-        #[arg(long, value_enum, default_value = "once")]
-        scope: ScopeName,
-        /// Allow what matches PATTERN, a rule that `gates show` proposes, instead of exactly this call
-        #[arg(long, value_name = "PATTERN", requires = "scope")]
-        rule: Option<String>,
-        /// Lifetime of the approval, for example 30m, 8h or 7d [default: until it is revoked]
-        #[arg(long = "for", value_name = "TIME", value_parser = span)]
-        lasts: Option<Duration>,
-    },
-    /// Deny a pending approval
-    Deny {
-        /// Id of the approval, or at least its last 8 characters
-        id: String,
-        /// Reason that the agent receives
-        #[arg(long)]
-        reason: Option<String>,
-    },
-    /// Answer a question, a plan or an execution
-    Answer {
-        /// Id of the approval, or at least its last 8 characters
-        id: String,
-        /// A choice as `gates show` prints it, or free text; several if the question permits several
-        #[arg(id = "said", required = true, value_name = "ANSWER")]
-        answer: Vec<String>,
-    },
-    /// Show pending approvals live, answered by keys; without a terminal, print each change
-    Watch,
-}
-
-#[derive(Subcommand)]
-enum GrantsCommand {
-    /// List standing approvals
-    List,
-    /// List active denials, which deny the same call again until they end
-    Denials,
-    /// Revoke a standing approval or a denial
-    Revoke {
-        /// Id of the standing approval or denial
-        id: String,
-    },
-}
-
-/// How far an approval reaches.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum ScopeName {
-    /// This call only
-    Once,
-    /// The same call for the rest of the session
-    Session,
-    /// The same call from now on
-    Always,
-}
-
 /// Returns the flags of a stdio door for `countersign help omp`.
 fn flags_of(product: AgentProduct) -> String {
     format!("Flags of `{}`:\n{}\n{}", product.name(), flags::help_table(), crate::stdio::extra_flags_help(product))
@@ -401,7 +334,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Tools { asker } => Ok(agent::run(asker.into(), agent::ClientCommand::Tools)),
         Command::Pending { asker } => Ok(agent::run(asker.into(), agent::ClientCommand::Pending)),
         Command::Gates { what, at } => {
-            if let GatesCommand::Allow { scope: ScopeName::Once, lasts: Some(_), .. } = what {
+            if what.lasts_without_scope() {
                 let message = "--for needs --scope session or always";
                 Cli::command().error(clap::error::ErrorKind::MissingRequiredArgument, message).exit();
             }
@@ -410,12 +343,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Grants { what, at } => {
             let at = at.merge_globals(before);
-            let what = match what {
-                GrantsCommand::List => gates::GrantsAction::List,
-                GrantsCommand::Denials => gates::GrantsAction::Denials,
-                GrantsCommand::Revoke { id } => gates::GrantsAction::Revoke { id },
-            };
-            gates::run_grants_action(&at.data_dir()?, what, at.output_format())
+            gates::run_grants_action(&at.data_dir()?, what.into(), at.output_format())
         }
         Command::Backup(backup) => backup.run(before),
         Command::Restore(restore) => restore.run(before),
@@ -481,26 +409,6 @@ fn span(text: &str) -> Result<Duration, String> {
     seconds
         .map(Duration::from_secs)
         .ok_or_else(|| "expected a number and a unit (s, m, h or d), for example 8h".to_owned())
-}
-
-impl From<GatesCommand> for gates::GatesAction {
-    fn from(what: GatesCommand) -> Self {
-        match what {
-            GatesCommand::List => Self::List,
-            GatesCommand::Show { id } => Self::Show { id },
-            GatesCommand::Allow { id, scope, rule, lasts } => {
-                let scope = match scope {
-                    ScopeName::Once => ApprovalScope::Once,
-                    ScopeName::Session => ApprovalScope::Session,
-                    ScopeName::Always => ApprovalScope::Always,
-                };
-                Self::Allow { id, scope, rule, lasts }
-            }
-            GatesCommand::Deny { id, reason } => Self::Deny { id, reason },
-            GatesCommand::Answer { id, answer } => Self::Answer { id, answer },
-            GatesCommand::Watch => Self::Watch,
-        }
-    }
 }
 
 #[cfg(test)]

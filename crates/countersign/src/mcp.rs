@@ -17,12 +17,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_gateway::control::{ControlReply, FILE, Request};
+use countersign_gateway::{
+    control::{ControlReply, FILE, Request},
+    mcp_tools::STARTED_BY,
+};
 
 use crate::exit::fail_with;
 
-/// Variable that a gateway sets for the MCP servers that it starts: its data directory.
-const STARTED_BY: &str = "COUNTERSIGN_MCP";
 /// Time for the last answers once the host has gone.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Number of bytes that are read at once.

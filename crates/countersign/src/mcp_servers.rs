@@ -16,11 +16,11 @@ use countersign_gateway::{
     checkup,
     control::Request,
     mcp_approvals::approval_report,
-    mcp_tools::{McpTools, server_definition, server_homes},
+    mcp_tools::{McpTools, server_definition, server_options},
 };
-use countersign_mcp_client::{ApprovedServers, McpOptions, ServerApproval, ServerListing, ToolApproval};
+use countersign_mcp_client::{ApprovedServers, ServerApproval, ServerListing, ToolApproval};
 use countersign_policy_admin::tool_catalog::ToolCatalog;
-use countersign_tools::{GatewaySecrets, ToolRegistry, exec::ExecLauncher, secrets::FOLDER};
+use countersign_tools::{GatewaySecrets, ToolRegistry, secrets::FOLDER};
 use countersign_view::{LineMode, escape};
 use serde_json::{Value, json};
 
@@ -86,11 +86,8 @@ pub(crate) fn with_tools<T>(
     let _ = rustls::crypto::ring::default_provider().install_default();
     let program = std::env::current_exe()?;
     let folder = &config.storage.folder;
-    let options = McpOptions {
-        sandbox: checkup::build_sandbox(config),
-        secrets: GatewaySecrets::from_folder(folder.join(FOLDER), config.secrets.clone()),
-        ..McpOptions::new(ExecLauncher::new(&program), server_homes(config))
-    };
+    let secrets = GatewaySecrets::from_folder(folder.join(FOLDER), config.secrets.clone());
+    let options = server_options(config, &program, checkup::build_sandbox(config), secrets);
     block_on(async {
         let own = ToolRegistry::from_tools(Vec::new()).into();
         let tools = McpTools::from_config(config, own, ToolCatalog::default().into(), options)?;

@@ -2,7 +2,11 @@
 //!
 //! It must not decide about a call: policy decides before one comes here. It starts no server that is not approved.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use countersign_adapter_mcp::{FurtherTool, FurtherTools};
 use countersign_config::{Config, McpServerConfig, McpTransportConfig, UndeclaredArguments};
@@ -17,7 +21,7 @@ use countersign_policy_admin::{
 };
 use countersign_runtime::{
     ServiceOutcome,
-    tools::{AgentTool, GatewaySecrets, ToolRegistry},
+    tools::{AgentTool, GatewaySecrets, Sandbox, ToolRegistry, exec::ExecLauncher},
 };
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -48,6 +52,11 @@ struct OfferedTools {
 
 /// Service under which the tools of a server are called, with its name after it.
 const SERVICE_PREFIX: &str = "mcp:";
+
+/// Variable that a gateway sets for the MCP servers that it starts: its data directory. `countersign mcp` in one of them would call itself.
+pub const STARTED_BY: &str = "COUNTERSIGN_MCP";
+/// Folder of the servers' own folders, among the workspaces of agents.
+const HOMES: &str = ".mcp";
 
 /// Reason that a server was not approved. The approvals are as they were.
 #[derive(Debug, thiserror::Error)]
@@ -309,7 +318,15 @@ pub fn server_definition(server: &McpServerConfig) -> ServerDefinition {
     ServerDefinition { call_timeout: server.timeout, ..ServerDefinition::new(server.name.clone(), transport) }
 }
 
-/// Returns the folder in which the servers of a gateway have their own folders.
-pub fn server_homes(config: &Config) -> PathBuf {
-    config.agents_dir.join(".mcp")
+/// Returns the options of the servers of a gateway. They are confined like commands, and know which gateway started them.
+pub fn server_options(config: &Config, program: &Path, sandbox: Sandbox, secrets: GatewaySecrets) -> McpOptions {
+    let folder = &config.storage.folder;
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+    let started_by = (STARTED_BY.to_owned(), folder.to_string_lossy().into_owned());
+    McpOptions {
+        sandbox,
+        secrets,
+        variables: BTreeMap::from([started_by]),
+        ..McpOptions::new(ExecLauncher::new(program), config.agents_dir.join(HOMES))
+    }
 }

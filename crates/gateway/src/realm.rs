@@ -31,11 +31,8 @@ use countersign_http::{
     tokens::WatchedTokens,
     web::WebAuth,
 };
-use countersign_mcp_client::McpOptions;
 use countersign_policy_admin::rules_file::RulesFile;
-use countersign_runtime::{
-    InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView, tools::exec::ExecLauncher,
-};
+use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
 use countersign_telegram::{self as telegram, HealthProbe, InboundHook, TelegramMessenger};
 use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
@@ -126,11 +123,7 @@ impl GatewayRealm {
         let workspaces =
             SessionWorkspaces::new(&program, sandbox.clone(), secrets.clone(), &config.agents_dir, clock.clone());
         let workspaces = Arc::new(workspaces);
-        let mcp_options = McpOptions {
-            sandbox,
-            secrets,
-            ..McpOptions::new(ExecLauncher::new(&program), mcp_tools::server_homes(&config))
-        };
+        let mcp_options = mcp_tools::server_options(&config, &program, sandbox, secrets);
         let mcp_tools = Arc::new(McpTools::from_config(
             &config,
             Arc::clone(workspaces.registry()),

@@ -71,7 +71,8 @@ async fn open_once(
             let variables = env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
             let home = make_home(&options.homes, &definition.name).map_err(other)?;
             let own = [("HOME".to_owned(), home.to_string_lossy().into_owned())];
-            let environment = CommandEnvironment::clean_with(own.into_iter().chain(variables));
+            let all = own.into_iter().chain(variables).chain(options.variables.clone());
+            let environment = CommandEnvironment::clean_with(all);
             let folders = (cwd.as_deref().unwrap_or(&home), home.as_path());
             let started =
                 PipedProgram::start(&options.launcher, &options.sandbox, command, args, folders, &environment).await;

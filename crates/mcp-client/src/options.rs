@@ -1,6 +1,6 @@
 //! Options of all servers: the means to start them, and the bounds of everything that they send.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use countersign_runtime::tools::{GatewaySecrets, Sandbox, exec::ExecLauncher};
 
@@ -13,6 +13,8 @@ pub struct McpOptions {
     pub sandbox: Sandbox,
     /// The folder in which each server has one with its name: its `HOME`, which it may write, and where it starts if it names none.
     pub homes: PathBuf,
+    /// Variables of every server that the gateway starts. They precede those of its definition.
+    pub variables: BTreeMap<String, String>,
     /// Secrets that variables and headers may name.
     pub secrets: GatewaySecrets,
     /// Bounds of everything that a server sends.
@@ -26,6 +28,7 @@ impl McpOptions {
             launcher,
             sandbox: Sandbox::default(),
             homes,
+            variables: BTreeMap::new(),
             secrets: GatewaySecrets::default(),
             limits: McpLimits::default(),
         }
