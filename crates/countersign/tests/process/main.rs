@@ -20,6 +20,7 @@ mod every_surface;
 mod gateway_lookup;
 mod kept_names;
 mod log_redaction;
+mod mcp_servers;
 mod operations;
 mod packaged_unit;
 mod recorded_sessions;

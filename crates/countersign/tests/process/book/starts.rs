@@ -63,7 +63,7 @@ fn an_agent_is_embedded_as_the_page_says_where_folders_are_there_to_stay() {
 #[test]
 fn an_mcp_server_is_put_behind_rules_as_the_page_says() {
     let guide = GuideFixture::of("start/mcp.md");
-    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/book/files_server.py");
+    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/mcp_servers/files_server.py");
     let ours = |_: &GuideFixture, body: &str| {
         let body = body.replace("command: npx", "command: python3").replace(
             r#"args: ["-y", "@modelcontextprotocol/server-filesystem", "."]"#,

@@ -1,4 +1,7 @@
-"""An MCP server with two tools for files of its folder, for tests without a network. Each call is written to `calls`."""
+"""An MCP server with two tools for files of its folder, for tests without a network.
+
+Each call is written to `calls`. A file `description` replaces the description of the first tool.
+"""
 import json
 import sys
 
@@ -20,6 +23,13 @@ TOOLS = [
         },
     },
 ]
+
+
+try:
+    with open("description", encoding="utf-8") as changed:
+        TOOLS[0]["description"] = changed.read()
+except OSError:
+    pass
 
 
 def call(name, arguments):
