@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use countersign_core::{
     call::{self, AgentRequest, CallEnd, RequestExecutor},
+    digest::{Digest, canonical_json},
     engine::{Command, CommandError, EngineReply},
     id::{PrincipalId, SessionId},
     session::{self, Settings as SessionSettings},
@@ -47,7 +48,13 @@ pub(crate) async fn request_approvals(
     let requests = handle.source(InboxLane::Request);
     open_session(&requests, approval_timeout, unapproved.len()).await?;
     for definition in unapproved {
-        request_approval(&requests, definition).await?;
+        match request_approval(&requests, definition).await {
+            // Without it the server is not offered, and the command line can approve it.
+            Err(OwnerError::Refusal(refusal)) => {
+                tracing::error!(server = definition.name, %refusal, "the approval of an MCP server cannot be requested");
+            }
+            requested => requested?,
+        }
     }
     Ok(())
 }
@@ -76,7 +83,9 @@ async fn open_session(
 }
 
 async fn request_approval(requests: &CommandSource, definition: &ServerDefinition) -> Result<(), OwnerError> {
-    let digest = definition.digest();
+    let arguments = server_arguments(definition);
+    // A key stands for exactly what is shown.
+    let digest = Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes());
     for number in 1..=MOST_EXPIRED {
         let key = format!("{}:{digest}:{number}", definition.name);
         let request = AgentRequest {
@@ -86,7 +95,7 @@ async fn request_approval(requests: &CommandSource, definition: &ServerDefinitio
             wire: json!(key).to_string().into(),
             key: Some(key),
             tool: SERVER_TOOL.into(),
-            arguments: server_arguments(definition),
+            arguments: arguments.clone(),
             signatures: vec![format!("{SERVER_TOOL}({})", definition.name)],
             named: vec!["server".to_owned()],
             undeclared: Vec::new(),

@@ -35,7 +35,8 @@ impl ServerFixture {
 
     fn with_config(more: &str) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/mcp_servers/files_server.py");
-        let server = format!("mcp: {{ servers: {{ files: {{ command: python3, args: [{script:?}], cwd: share }} }} }}\n");
+        let server =
+            format!("mcp: {{ servers: {{ files: {{ command: python3, args: [{script:?}], cwd: share }} }} }}\n");
         let place = GatewayFixture::with_config_and_rules(&format!("{server}{more}"), RULES);
         let share = place.folder.join("share");
         fs::create_dir(&share).unwrap();
@@ -200,9 +201,11 @@ fn the_command_names_what_is_wrong() {
 
     fixture.servers(&["approve", "files", "--yes"]);
     let written = fs::read_to_string(fixture.approvals()).unwrap();
-    for (text, mode, want) in
-        [("{}", 0o600, "cannot read MCP approvals"), (&written[..40], 0o600, "cannot read"), (&written, 0o666, "make it 600")]
-    {
+    for (text, mode, want) in [
+        ("{}", 0o600, "cannot read MCP approvals"),
+        (&written[..40], 0o600, "cannot read"),
+        (&written, 0o666, "make it 600"),
+    ] {
         fs::write(fixture.approvals(), text).unwrap();
         fs::set_permissions(fixture.approvals(), fs::Permissions::from_mode(mode)).unwrap();
         let (code, out) = fixture.servers(&["list"]);
