@@ -473,8 +473,18 @@ const CLASSES: [FaultClass; 29] = [
             ),
         ],
     ),
-    class("servers of MCP in a configuration are commands", "OX Security, April 2026; CVE-2025-61260", &[])
-        .open("nothing here reads a configuration of MCP or starts its servers: there is no command to pin"),
+    class(
+        "servers of MCP in a configuration are commands",
+        "OX Security, April 2026; CVE-2025-61260",
+        &[(
+            "countersign/tests/process/mcp_servers.rs",
+            &[
+                "a_server_is_started_once_its_gate_is_allowed_and_not_before",
+                "a_denied_server_is_never_started_and_not_requested_again",
+                "a_tool_that_changed_is_not_called_until_it_is_approved_again",
+            ],
+        )],
+    ),
     class(
         "a budget that calls side by side exceed",
         "paperclip#11276",
