@@ -87,7 +87,7 @@ pub(crate) fn with_tools<T>(
     let program = std::env::current_exe()?;
     let folder = &config.storage.folder;
     let secrets = GatewaySecrets::from_folder(folder.join(FOLDER), config.secrets.clone());
-    let options = server_options(config, &program, checkup::build_sandbox(config), secrets);
+    let options = server_options(config, &program, checkup::build_server_sandbox(config), secrets);
     block_on(async {
         let own = ToolRegistry::from_tools(Vec::new()).into();
         let tools = McpTools::from_config(config, own, ToolCatalog::default().into(), options)?;

@@ -4,8 +4,9 @@
 
 use std::{net::TcpListener, path::PathBuf, sync::Arc, time::Duration};
 
-use countersign_config::{Config, ProviderConfig};
+use countersign_config::{Config, GatewayPaths, ProviderConfig};
 use countersign_conversations::chats::GatewayModels;
+use countersign_files::paths;
 use countersign_http::listen;
 use countersign_policy_admin::{
     malformed::{MalformedRule, restrictions_without_effect},
@@ -21,7 +22,7 @@ use countersign_runtime::{
 use countersign_telegram::{self as telegram, BotCheck, BotCheckError};
 use secrecy::ExposeSecret as _;
 
-use crate::{adapter::GsvTools, port::resolve_address, run_environment, serve_error::ServeError};
+use crate::{adapter::GsvTools, mcp_tools, port::resolve_address, run_environment, serve_error::ServeError};
 
 /// Longest wait for a bot.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -75,6 +76,20 @@ pub fn build_sandbox(config: &Config) -> Sandbox {
     let around = tool_inventory::path_context(&config.gateway_paths());
     let paths = |texts: Vec<String>| texts.into_iter().map(PathBuf::from).collect();
     Sandbox::new(config.sandbox.clone(), paths(around.protected), paths(around.unreadable))
+}
+
+/// Builds the sandbox of MCP servers: that of commands, but for the servers' own folders, which no run may touch.
+pub fn build_server_sandbox(config: &Config) -> Sandbox {
+    let homes = mcp_tools::server_homes(config);
+    // The rest of the data directory is closed file by file, as if the agents' folders were where the servers' are.
+    let places = GatewayPaths { agents_dir: homes.clone(), ..config.gateway_paths() };
+    let around = tool_inventory::path_context(&places);
+    let own: Vec<PathBuf> = paths::path_variants(std::path::absolute(&homes).unwrap_or(homes)).collect();
+    let others = |texts: Vec<String>| {
+        let paths = texts.into_iter().map(PathBuf::from);
+        paths.filter(|path| own.iter().all(|own| !path.starts_with(own))).collect()
+    };
+    Sandbox::new(config.sandbox.clone(), others(around.protected), others(around.unreadable))
 }
 
 /// Checks the health of every service.

@@ -18,6 +18,7 @@ use countersign_mcp_client::{
 use countersign_policy_admin::{
     service_tools::{ArgumentTexts, ServiceTool, ServiceTools},
     tool_catalog::ToolCatalog,
+    tool_inventory::MCP_HOMES,
 };
 use countersign_runtime::{
     ServiceOutcome,
@@ -55,8 +56,6 @@ const SERVICE_PREFIX: &str = "mcp:";
 
 /// Variable that a gateway sets for the MCP servers that it starts: its data directory. `countersign mcp` in one of them would call itself.
 pub const STARTED_BY: &str = "COUNTERSIGN_MCP";
-/// Folder of the servers' own folders, among the workspaces of agents.
-const HOMES: &str = ".mcp";
 
 /// Reason that a server was not approved. The approvals are as they were.
 #[derive(Debug, thiserror::Error)]
@@ -318,6 +317,11 @@ pub fn server_definition(server: &McpServerConfig) -> ServerDefinition {
     ServerDefinition { call_timeout: server.timeout, ..ServerDefinition::new(server.name.clone(), transport) }
 }
 
+/// Returns the folder in which the servers of a gateway have folders of their own.
+pub fn server_homes(config: &Config) -> PathBuf {
+    config.storage.folder.join(MCP_HOMES)
+}
+
 /// Returns the options of the servers of a gateway. They are confined like commands, and know which gateway started them.
 pub fn server_options(config: &Config, program: &Path, sandbox: Sandbox, secrets: GatewaySecrets) -> McpOptions {
     let folder = &config.storage.folder;
@@ -327,6 +331,6 @@ pub fn server_options(config: &Config, program: &Path, sandbox: Sandbox, secrets
         sandbox,
         secrets,
         variables: BTreeMap::from([started_by]),
-        ..McpOptions::new(ExecLauncher::new(program), config.agents_dir.join(HOMES))
+        ..McpOptions::new(ExecLauncher::new(program), server_homes(config))
     }
 }

@@ -120,10 +120,9 @@ impl GatewayRealm {
         })?;
         let models = Arc::new(GatewayModels::from_config(&config));
         let sandbox = checkup::build_sandbox(&config);
-        let workspaces =
-            SessionWorkspaces::new(&program, sandbox.clone(), secrets.clone(), &config.agents_dir, clock.clone());
+        let workspaces = SessionWorkspaces::new(&program, sandbox, secrets.clone(), &config.agents_dir, clock.clone());
         let workspaces = Arc::new(workspaces);
-        let mcp_options = mcp_tools::server_options(&config, &program, sandbox, secrets);
+        let mcp_options = mcp_tools::server_options(&config, &program, checkup::build_server_sandbox(&config), secrets);
         let mcp_tools = Arc::new(McpTools::from_config(
             &config,
             Arc::clone(workspaces.registry()),

@@ -88,6 +88,9 @@ impl ToolInventory {
     }
 }
 
+/// Folder of the data directory in which each MCP server has a folder of its own.
+pub const MCP_HOMES: &str = "mcp";
+
 /// Returns the folder in which the main agent's runs begin.
 fn main_workspace(places: &GatewayPaths) -> String {
     places.agents_dir.join(config::MAIN).display().to_string()
@@ -139,6 +142,7 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
         "tokens.json",
         "secrets.yaml",
         "mcp-approvals.json",
+        MCP_HOMES,
         tools::secrets::FOLDER,
         "objects",
     ];

@@ -81,9 +81,9 @@ fn offered(agent: &mut AgentClient) -> Vec<String> {
 
 /// Returns the text of a result, or of an error.
 fn text(reply: &Value) -> String {
-    match reply["result"]["data"]["content"][0]["text"].as_str() {
+    match reply["data"]["content"][0]["text"].as_str() {
         Some(text) => text.to_owned(),
-        None => reply["error"].to_string(),
+        None => reply.to_string(),
     }
 }
 
@@ -92,10 +92,10 @@ fn a_server_is_started_once_its_gate_is_allowed_and_not_before() {
     let fixture = ServerFixture::new();
     let gateway = fixture.place.start();
     let gate = fixture.place.wait_gates(1).remove(0);
-    assert_eq!(gate["tool"], "mcp_server", "{gate}");
+    assert_eq!(gate["title"], "mcp_server", "{gate}");
     let shown = fixture.place.run_as_person(&["gates", "show", gate["id"].as_str().unwrap()]).out;
     assert!(shown.contains("command: python3") && shown.contains("files_server.py"), "{shown}");
-    let home = fixture.place.folder.join("data/agents/.mcp/files");
+    let home = fixture.place.folder.join("data/mcp/files");
     assert!(!home.exists() && offered(&mut connect(&gateway)).is_empty());
     gateway.kill();
 
@@ -121,7 +121,7 @@ fn a_denied_server_is_never_started_and_not_requested_again() {
     gateway.kill();
     let gateway = fixture.place.start();
     assert!(fixture.place.pending_gates().is_empty() && offered(&mut connect(&gateway)).is_empty());
-    assert!(!fixture.place.folder.join("data/agents/.mcp/files").exists() && !fixture.approvals().exists());
+    assert!(!fixture.place.folder.join("data/mcp/files").exists() && !fixture.approvals().exists());
 }
 
 #[test]
@@ -159,10 +159,10 @@ fn rules_match_the_arguments_and_bad_ones_open_no_gate() {
         (json!({ "path": 7, "content": "" }), "path"),
     ] {
         let reply = agent.call_tool(arguments.to_string(), WRITE, arguments.clone());
-        assert!(reply["error"].to_string().contains(want), "{arguments}: {reply}");
+        assert!(reply.to_string().contains(want), "{arguments}: {reply}");
     }
     let reply = agent.call_tool("missing", READ, json!({ "path": "none.txt" }));
-    assert!(reply["error"].to_string().contains("No such file"), "{reply}");
+    assert!(reply.to_string().contains("No such file"), "{reply}");
     assert!(fixture.place.pending_gates().is_empty());
     assert_eq!(fixture.calls(), ["read_text_file"]);
 }
@@ -176,7 +176,7 @@ fn a_tool_that_changed_is_not_called_until_it_is_approved_again() {
     let gateway = fixture.place.start();
     let mut agent = connect(&gateway);
     let refused = text(&agent.call_tool("1", READ, json!({ "path": "list.txt" })));
-    assert!(refused.contains("changed it since it was approved"), "{refused}");
+    assert!(refused.contains("changed read_text_file since it was approved"), "{refused}");
     let (code, out) = fixture.servers(&["approve", "files", "--yes"]);
     assert!(code == Some(0) && out.contains("the gateway offers them"), "{out}");
     assert_eq!(text(&agent.call_tool("2", READ, json!({ "path": "list.txt" }))), "milk\n");

@@ -94,8 +94,7 @@ async fn a_commit_that_fails_leaves_no_trace_in_a_view() {
 #[tokio::test]
 async fn a_view_has_each_record_once_after_commits_that_failed_between_others() {
     let folder = tempfile::tempdir().unwrap();
-    let view = TextView::new(1);
-    let views: Vec<Arc<dyn LogView>> = vec![view.clone()];
+    let views: Vec<Arc<dyn LogView>> = vec![TextView::new(1)];
     let (log, failures) = failing_with(&folder.path().join("log.db"), LogOptions { views, ..LogOptions::default() });
     log.append(ZERO, EPOCH, Lsn(1), text_batch(&["two"])).await.unwrap();
     for left in [1, usize::MAX] {
@@ -107,7 +106,6 @@ async fn a_view_has_each_record_once_after_commits_that_failed_between_others() 
     log.append(ZERO, EPOCH, Lsn(3), text_batch(&["four"])).await.unwrap();
     let rows = log.read_view(ZERO, "said", "said/", None, 9).await.unwrap();
     assert_eq!(rows.iter().map(|(key, _)| &key[5..]).collect::<Vec<_>>(), ["00001", "00002", "00003", "00004"]);
-    assert_eq!(view.shown_count(), 4);
 }
 
 #[tokio::test]
