@@ -2,10 +2,10 @@
 //!
 //! It must not decide: policy judges the request, and a person answers its gate. No server starts before that.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    call::{self, AgentRequest, CallEnd, RequestExecutor},
+    call::{self, AgentRequest, CallDetails, CallEnd, RequestExecutor},
     digest::{Digest, canonical_json},
     engine::{Command, CommandError, EngineReply},
     id::{PrincipalId, SessionId},
@@ -16,16 +16,19 @@ use countersign_mcp_client::{ServerApproval, ServerDefinition, ServerListing, To
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
 use countersign_view::Protocol;
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::mcp_tools::{ApproveError, McpTools};
 
-/// Service of the requests. No service of a configuration has a name with a colon.
-pub(crate) const SERVICE: &str = "mcp:approval";
+/// Service of the requests. That of a server's tools begins otherwise.
+const SERVICE: &str = "gateway:mcp";
+/// Session of the requests. No agent has it.
+const SESSION: &str = "gateway:mcp";
 /// Tool of a request to start a server and offer its tools.
 const SERVER_TOOL: &str = "mcp_server";
-/// Session of the requests.
-const SESSION: &str = "gateway:mcp";
-/// Most earlier requests of one server whose gate expired.
+/// Tool of a request to offer the tools of a server as they are now.
+const TOOLS_TOOL: &str = "mcp_tools";
+/// Most earlier requests of the same whose gate expired.
 const MOST_EXPIRED: usize = 1000;
 
 /// Requests the approval of every server that is not approved as it is defined. A request whose gate expired is made again.
@@ -35,7 +38,7 @@ const MOST_EXPIRED: usize = 1000;
 pub(crate) async fn request_approvals(
     handle: &OwnerHandle,
     tools: &McpTools,
-    approval_timeout: std::time::Duration,
+    approval_timeout: Duration,
 ) -> Result<(), OwnerError> {
     let unapproved = match tools.unapproved() {
         Ok(unapproved) if unapproved.is_empty() => return Ok(()),
@@ -59,11 +62,7 @@ pub(crate) async fn request_approvals(
     Ok(())
 }
 
-async fn open_session(
-    requests: &CommandSource,
-    approval_timeout: std::time::Duration,
-    servers: usize,
-) -> Result<(), OwnerError> {
+async fn open_session(requests: &CommandSource, approval_timeout: Duration, servers: usize) -> Result<(), OwnerError> {
     let settings = SessionSettings {
         approval_timeout,
         max_pending: u32::try_from(servers).unwrap_or(u32::MAX).max(100),
@@ -83,20 +82,56 @@ async fn open_session(
 }
 
 async fn request_approval(requests: &CommandSource, definition: &ServerDefinition) -> Result<(), OwnerError> {
-    let arguments = server_arguments(definition);
+    request_once(requests, SERVER_TOOL, &definition.name, server_arguments(definition)).await
+}
+
+/// Requests the approval of each server of which a call found another tool than the approved one. Ends with `tools`, or with the record.
+pub(crate) async fn request_changes(
+    handle: OwnerHandle,
+    tools: Arc<McpTools>,
+    mut changed: UnboundedReceiver<String>,
+    approval_timeout: Duration,
+) {
+    let requests = handle.source(InboxLane::Request);
+    while let Some(server) = changed.recv().await {
+        let Ok((listing, approval)) = tools.compare(&server).await else { continue };
+        if approval.is_new || approval.definition_changed || is_unchanged(&approval) {
+            continue;
+        }
+        let requested = async {
+            open_session(&requests, approval_timeout, 1).await?;
+            request_once(&requests, TOOLS_TOOL, &server, tools_arguments(&listing, &approval)).await
+        };
+        match requested.await {
+            Ok(()) => {}
+            Err(OwnerError::Refusal(refusal)) => {
+                tracing::error!(server, %refusal, "the approval of changed MCP tools cannot be requested");
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// Requests something, unless it was requested before and an approver may still answer, or did.
+async fn request_once(
+    requests: &CommandSource,
+    tool: &str,
+    server: &str,
+    arguments: Map<String, Value>,
+) -> Result<(), OwnerError> {
     // A key stands for exactly what is shown.
     let digest = Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes());
     for number in 1..=MOST_EXPIRED {
-        let key = format!("{}:{digest}:{number}", definition.name);
+        let key = format!("{tool}:{server}:{digest}:{number}");
         let request = AgentRequest {
             session: SessionId::new(SESSION),
             principal: PrincipalId::new("gateway"),
             door: Protocol::Mcp.name().into(),
             wire: json!(key).to_string().into(),
             key: Some(key),
-            tool: SERVER_TOOL.into(),
+            tool: tool.into(),
             arguments: arguments.clone(),
-            signatures: vec![format!("{SERVER_TOOL}({})", definition.name)],
+            signatures: vec![format!("{tool}({server})")],
             named: vec!["server".to_owned()],
             undeclared: Vec::new(),
             service: Some(SERVICE.into()),
@@ -112,14 +147,38 @@ async fn request_approval(requests: &CommandSource, definition: &ServerDefinitio
                 over: Some((CallEnd::Expired | CallEnd::Failed | CallEnd::Done { error: true } | CallEnd::Unknown, _)),
                 ..
             } => {}
+            // An earlier approval of the same tools: they changed and changed back.
+            EngineReply::Requested { over: Some((CallEnd::Done { error: false }, _)), .. } if tool == TOOLS_TOOL => {}
             _ => return Ok(()),
         }
     }
-    tracing::warn!(
-        server = definition.name,
-        "the approval of an MCP server expired {MOST_EXPIRED} times; it is not requested again"
-    );
+    tracing::warn!(server, tool, "an approval was requested {MOST_EXPIRED} times; it is not requested again");
     Ok(())
+}
+
+fn is_unchanged(approval: &ServerApproval) -> bool {
+    approval.tools.iter().all(|(_, state)| *state == ToolApproval::Approved)
+}
+
+/// Returns what an approver is shown of the tools of a server that are not as they were approved, and the digest of all tools.
+fn tools_arguments(listing: &ServerListing, approval: &ServerApproval) -> Map<String, Value> {
+    let digests: Vec<String> = listing.tools.iter().map(|tool| format!("{} {}", tool.name, tool.digest)).collect();
+    let digest = Digest::hash_bytes(digests.join("\n").as_bytes());
+    let (mut changed, mut new, mut gone) = (Map::new(), Map::new(), Vec::new());
+    for (tool, state) in &approval.tools {
+        match state {
+            ToolApproval::Approved => {}
+            ToolApproval::New => drop(new.insert(tool.name.clone(), tool.description.clone().into())),
+            ToolApproval::Changed { differences } => drop(changed.insert(tool.name.clone(), json!(differences))),
+            ToolApproval::Gone => gone.push(Value::from(tool.name.as_str())),
+        }
+    }
+    let mut shown = Map::from_iter([("server".to_owned(), Value::from(listing.server.as_str()))]);
+    let parts = [("changed", Value::Object(changed)), ("new", Value::Object(new)), ("gone", Value::Array(gone))];
+    let is_said = |value: &Value| *value != json!({}) && *value != json!([]);
+    shown.extend(parts.into_iter().filter(|(_, value)| is_said(value)).map(|(name, value)| (name.to_owned(), value)));
+    shown.insert("digest".to_owned(), digest.to_string().into());
+    shown
 }
 
 /// Returns what a person is shown of a server: all of its definition but values of secrets.
@@ -132,22 +191,55 @@ fn server_arguments(definition: &ServerDefinition) -> Map<String, Value> {
     shown
 }
 
-/// Carries out an approved request: starts the server and approves the tools that it lists.
-pub(crate) async fn carry_out(tools: &Arc<McpTools>, arguments: &Map<String, Value>) -> ServiceOutcome {
-    let name = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
-    let Some(definition) = tools.definition(name).filter(|now| server_arguments(now) == *arguments) else {
-        return ServiceOutcome::NotBegun(ApproveError::Unknown(name.to_owned()).to_string());
-    };
-    let name = definition.name.clone();
-    let approved = async {
-        let (listing, approval) = tools.compare(&name).await?;
-        tools.approve(&name, &listing).await?;
-        Ok::<_, ApproveError>((listing, approval))
-    };
-    match approved.await {
-        Ok((listing, approval)) => ServiceOutcome::Done(approval_report(&listing, &approval).to_string()),
-        Err(error) => ServiceOutcome::Failed(error.to_string()),
+/// Carries out an approved request. `None` if it is another one.
+pub(crate) async fn carry_out(tools: &McpTools, content: &CallDetails) -> Option<ServiceOutcome> {
+    let request = content.request.as_ref()?;
+    // Sessions of requests are numbered by the generations of their programs.
+    let is_ours = request.service.as_deref() == Some(SERVICE)
+        && request.session.as_str().split_once('#').is_some_and(|(session, _)| session == SESSION);
+    if !is_ours {
+        return None;
     }
+    let approved = match &*content.tool {
+        SERVER_TOOL => approve_server(tools, &content.arguments).await,
+        TOOLS_TOOL => approve_tools(tools, &content.arguments).await,
+        _ => return None,
+    };
+    Some(match approved {
+        Ok((listing, approval)) => ServiceOutcome::Done(approval_report(&listing, &approval).to_string()),
+        Err(error @ (ApproveError::Unknown(_) | ApproveError::Changed(_))) => {
+            ServiceOutcome::NotBegun(error.to_string())
+        }
+        Err(error) => ServiceOutcome::Failed(error.to_string()),
+    })
+}
+
+type Approved = Result<(Arc<ServerListing>, ServerApproval), ApproveError>;
+
+/// Starts a server and approves the tools that it lists.
+async fn approve_server(tools: &McpTools, arguments: &Map<String, Value>) -> Approved {
+    let name = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
+    let definition = tools.definition(name).filter(|now| server_arguments(now) == *arguments);
+    if definition.is_none() {
+        return Err(ApproveError::Unknown(name.to_owned()));
+    }
+    let (listing, approval) = tools.compare(name).await?;
+    tools.approve(name, &listing).await?;
+    Ok((listing, approval))
+}
+
+/// Approves the tools of a server, if they are those that were shown.
+async fn approve_tools(tools: &McpTools, arguments: &Map<String, Value>) -> Approved {
+    let name = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
+    let (listing, approval) = tools.compare(name).await?;
+    if is_unchanged(&approval) {
+        return Ok((listing, approval));
+    }
+    if approval.is_new || approval.definition_changed || tools_arguments(&listing, &approval) != *arguments {
+        return Err(ApproveError::Changed(name.to_owned()));
+    }
+    tools.approve(name, &listing).await?;
+    Ok((listing, approval))
 }
 
 /// Returns the tools of a server and the changes since its approval, as JSON.

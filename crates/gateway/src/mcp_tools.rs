@@ -10,7 +10,7 @@ use std::{
 
 use countersign_adapter_mcp::{FurtherTool, FurtherTools};
 use countersign_config::{Config, McpServerConfig, McpTransportConfig, UndeclaredArguments};
-use countersign_core::{call::CallDetails, message::MessageBlock, policy::arguments::DeclaredArgument};
+use countersign_core::{call::CallDetails, message::MessageBlock, policy::arguments::DeclaredArgument, tool::ToolSpec};
 use countersign_mcp_client::{
     ApprovalError, ApprovedServers, BadDefinition, CallOutcome, ClientCredentials, McpOptions, McpServers, McpTool,
     ProgressSink, ServerApproval, ServerDefinition, ServerListing, ServerTool, ServerTransport,
@@ -22,11 +22,17 @@ use countersign_policy_admin::{
 };
 use countersign_runtime::{
     ServiceOutcome,
-    tools::{AgentTool, GatewaySecrets, Sandbox, ToolRegistry, exec::ExecLauncher},
+    tools::{
+        AgentTool, CallFailure, CallOutput, GatewaySecrets, Sandbox, ToolContext, ToolRegistry, exec::ExecLauncher,
+    },
 };
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    watch,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Servers of a gateway, and the registry of all tools that its runs have.
@@ -41,6 +47,9 @@ pub struct McpTools {
     secrets: GatewaySecrets,
     /// Number of changes so far.
     changed: watch::Sender<u64>,
+    /// Servers of which a call was refused: a tool may have changed.
+    refused: UnboundedSender<String>,
+    refusals: Mutex<Option<UnboundedReceiver<String>>>,
     /// One change of the approvals at a time.
     approving: tokio::sync::Mutex<()>,
 }
@@ -87,6 +96,7 @@ impl McpTools {
         options: McpOptions,
     ) -> Result<Self, BadDefinition> {
         let secrets = options.secrets.clone();
+        let (refused, refusals) = unbounded_channel();
         let enabled = config.mcp_servers.iter().filter(|server| server.enabled);
         let servers = McpServers::new(enabled.map(server_definition).collect(), options)?;
         let tools = Self {
@@ -97,6 +107,8 @@ impl McpTools {
             catalog,
             secrets,
             changed: watch::Sender::default(),
+            refused,
+            refusals: Mutex::new(Some(refusals)),
             approving: tokio::sync::Mutex::default(),
         };
         tools.reload();
@@ -137,7 +149,8 @@ impl McpTools {
             let name = approved.offered_name.clone();
             let tool = Arc::new(McpTool::new(self.servers.clone(), approved.clone()));
             for_agents.insert(name.clone(), service_tool(&approved, &tool));
-            tools.push(Arc::clone(&tool) as Arc<dyn AgentTool>);
+            let server = approved.server.clone();
+            tools.push(Arc::new(WatchedTool { tool: Arc::clone(&tool), server, refused: self.refused.clone() }));
             by_name.insert(name, (approved, tool));
         }
         let registry = Arc::new(ToolRegistry::from_tools(tools));
@@ -172,9 +185,18 @@ impl McpTools {
             CallOutcome::Failed { text } => {
                 ServiceOutcome::Failed(self.secrets.redactor().redact_text(&text).into_owned())
             }
-            CallOutcome::NotBegun { text } => ServiceOutcome::NotBegun(text),
+            CallOutcome::NotBegun { text } => {
+                // The receiver ends with the gateway.
+                let _ = self.refused.send(approved.server);
+                ServiceOutcome::NotBegun(text)
+            }
             CallOutcome::InDoubt { text } => ServiceOutcome::InDoubt(text),
         })
+    }
+
+    /// Returns the servers of which calls are refused from now on. `None` if somebody has them already.
+    pub fn take_refusals(&self) -> Option<UnboundedReceiver<String>> {
+        self.refusals.lock().take()
     }
 
     /// Returns a result as an agent gets it, without values of secrets: `content`, and `structuredContent` if there is one.
@@ -230,6 +252,37 @@ impl McpTools {
     /// Ends all servers.
     pub async fn close(&self) {
         self.servers.close().await;
+    }
+}
+
+/// A tool of runs that tells of refused calls.
+struct WatchedTool {
+    tool: Arc<McpTool>,
+    server: String,
+    refused: UnboundedSender<String>,
+}
+
+impl AgentTool for WatchedTool {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
+        self.tool.check_arguments(arguments)
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        cx: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
+        Box::pin(async move {
+            let outcome = self.tool.run(arguments, cx).await;
+            if matches!(outcome, Err(CallFailure::NotBegun(_))) {
+                let _ = self.refused.send(self.server.clone());
+            }
+            outcome
+        })
     }
 }
 

@@ -101,12 +101,8 @@ impl RunEnvironment for GatewayEnvironment {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, ServiceOutcome> {
         async move {
-            if content
-                .request
-                .as_ref()
-                .is_some_and(|request| request.service.as_deref() == Some(mcp_approvals::SERVICE))
-            {
-                return mcp_approvals::carry_out(&self.mcp, &content.arguments).await;
+            if let Some(outcome) = mcp_approvals::carry_out(&self.mcp, content).await {
+                return outcome;
             }
             if let Some(outcome) = self.mcp.call_for_agent(content, cancel.clone()).await {
                 return outcome;

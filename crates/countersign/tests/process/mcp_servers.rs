@@ -177,9 +177,21 @@ fn a_tool_that_changed_is_not_called_until_it_is_approved_again() {
     let mut agent = connect(&gateway);
     let refused = text(&agent.call_tool("1", READ, json!({ "path": "list.txt" })));
     assert!(refused.contains("changed read_text_file since it was approved"), "{refused}");
+    // Approvers are shown the difference.
+    let gate = fixture.place.wait_gate();
+    let shown = fixture.place.run_as_person(&["gates", "show", &gate]).out;
+    assert!(shown.contains("mcp_tools") && shown.contains("evil.example"), "{shown}");
+    assert!(text(&agent.call_tool("2", READ, json!({ "path": "list.txt" }))).contains("changed read_text_file"));
+    assert_eq!(fixture.place.pending_gates().len(), 1, "one gate for one change");
+    fixture.place.allow_gate(&gate);
+    let mut calls = 0;
+    eventually("the approved tool", || {
+        calls += 1;
+        let reply = agent.call_tool(format!("after-{calls}"), READ, json!({ "path": "list.txt" }));
+        (text(&reply) == "milk\n").then_some(())
+    });
     let (code, out) = fixture.servers(&["approve", "files", "--yes"]);
     assert!(code == Some(0) && out.contains("the gateway offers them"), "{out}");
-    assert_eq!(text(&agent.call_tool("2", READ, json!({ "path": "list.txt" }))), "milk\n");
     assert_eq!(fixture.calls(), ["read_text_file"]);
     let (code, out) = fixture.servers(&["revoke", "files"]);
     assert!(code == Some(0) && offered(&mut agent).is_empty(), "{out}");
