@@ -81,7 +81,7 @@ pub(crate) fn run(options: ClientOptions, command: ClientCommand) -> ExitCode {
             Ok(()) | Err(_) => ExitCode::SUCCESS,
         },
         Err(ClientFailure { code, message, reason }) => {
-            eprintln!("Error: {message}");
+            eprintln!("Error: {}", escape(&message, LineMode::Many));
             if let Some(reason) = reason {
                 // A person may have written it, and it stays one line.
                 let lines: Vec<&str> = reason.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

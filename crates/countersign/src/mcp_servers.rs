@@ -271,7 +271,7 @@ fn approve_server(
             return Ok(ExitCode::FAILURE);
         }
         tools.approve(name, &listing).await?;
-        let is_running = reload_gateway(&config.storage.folder)?;
+        let is_running = reload_gateway(&config.storage.folder, name)?;
         let mut out = std::io::stdout().lock();
         match form {
             OutputFormat::Json => {
@@ -296,7 +296,7 @@ fn revoke_server(config: &Config, name: &str, form: OutputFormat) -> anyhow::Res
     if !approved.revoke(name)? {
         bail!("MCP server {} is not approved", escape(name, LineMode::One));
     }
-    reload_gateway(folder)?;
+    reload_gateway(folder, name)?;
     let mut out = std::io::stdout().lock();
     match form {
         OutputFormat::Json => writeln!(out, "{}", json!({ "revoked": name }))?,
@@ -306,9 +306,11 @@ fn revoke_server(config: &Config, name: &str, form: OutputFormat) -> anyhow::Res
 }
 
 /// Tells a running gateway that the approvals changed. False if none runs.
-fn reload_gateway(folder: &Path) -> anyhow::Result<bool> {
+fn reload_gateway(folder: &Path, server: &str) -> anyhow::Result<bool> {
     let Some(mut gateway) = ControlClient::connect(folder) else { return Ok(false) };
-    gateway.send_request(&Request::ReloadMcp).context("the running gateway did not read the approvals again")?;
+    gateway
+        .send_request(&Request::ReloadMcp { server: server.to_owned() })
+        .context("the running gateway did not read the approvals again")?;
     Ok(true)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It starts nothing, opens no record and changes nothing.
 
-use std::{net::TcpListener, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::TcpListener, path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_config::{Config, GatewayPaths, ProviderConfig};
 use countersign_conversations::chats::GatewayModels;
@@ -83,13 +83,18 @@ pub fn build_server_sandbox(config: &Config) -> Sandbox {
     let homes = mcp_tools::server_homes(config);
     // The rest of the data directory is closed file by file, as if the agents' folders were where the servers' are.
     let places = GatewayPaths { agents_dir: homes.clone(), ..config.gateway_paths() };
-    let around = tool_inventory::path_context(&places);
+    let (by_file, of_runs) =
+        (tool_inventory::path_context(&places), tool_inventory::path_context(&config.gateway_paths()));
     let own: Vec<PathBuf> = paths::path_variants(std::path::absolute(&homes).unwrap_or(homes)).collect();
-    let others = |texts: Vec<String>| {
-        let paths = texts.into_iter().map(PathBuf::from);
-        paths.filter(|path| own.iter().all(|own| !path.starts_with(own))).collect()
+    // Neither the folder of the servers nor one above it.
+    let is_other = |path: &PathBuf| own.iter().all(|own| !path.starts_with(own) && !own.starts_with(path));
+    let others = |texts: [Vec<String>; 2]| {
+        let paths = texts.into_iter().flatten().map(PathBuf::from);
+        paths.filter(is_other).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
-    Sandbox::new(config.sandbox.clone(), others(around.protected), others(around.unreadable))
+    let (protected, unreadable) =
+        (others([by_file.protected, of_runs.protected]), others([by_file.unreadable, of_runs.unreadable]));
+    Sandbox::new(config.sandbox.clone(), protected, unreadable)
 }
 
 /// Checks the health of every service.

@@ -80,8 +80,11 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         level: Option<String>,
     },
-    /// Reads the approvals of MCP servers again.
-    ReloadMcp,
+    /// Reads the approvals of MCP servers again, and ends the process of the server whose approval changed.
+    ReloadMcp {
+        /// Name of the server.
+        server: String,
+    },
     /// Revokes a grant or a denial.
     Revoke {
         /// Id.
@@ -133,7 +136,7 @@ async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalI
             read_engine(&source, ids).await
         }
         Request::Attach(_) => Err("an attach request needs a connection of its own".to_owned()),
-        Request::ReloadMcp => Err("approvals are handled by the socket, not here".to_owned()),
+        Request::ReloadMcp { .. } => Err("approvals are handled by the socket, not here".to_owned()),
         Request::Mcp => Err("an MCP request needs a connection of its own".to_owned()),
         Request::LogLevel { .. } => Err("log levels are handled by the socket, not here".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke_by_id(&source, &id, by).await? })),

@@ -144,11 +144,10 @@ async fn request_once(
         let reply = requests.send_command(Command::Call(call::Command::Request(Box::new(request)))).await?;
         match reply.outcome {
             EngineReply::Requested {
-                over: Some((CallEnd::Expired | CallEnd::Failed | CallEnd::Done { error: true } | CallEnd::Unknown, _)),
+                // An earlier approval of the same counts no more: it was revoked, or something else was approved since.
+                over: Some((CallEnd::Expired | CallEnd::Failed | CallEnd::Done { .. } | CallEnd::Unknown, _)),
                 ..
             } => {}
-            // An earlier approval of the same tools: they changed and changed back.
-            EngineReply::Requested { over: Some((CallEnd::Done { error: false }, _)), .. } if tool == TOOLS_TOOL => {}
             _ => return Ok(()),
         }
     }
@@ -207,10 +206,13 @@ pub(crate) async fn carry_out(tools: &McpTools, content: &CallDetails) -> Option
     };
     Some(match approved {
         Ok((listing, approval)) => ServiceOutcome::Done(approval_report(&listing, &approval).to_string()),
-        Err(error @ (ApproveError::Unknown(_) | ApproveError::Changed(_))) => {
-            ServiceOutcome::NotBegun(error.to_string())
+        Err(error) => {
+            tracing::warn!(%error, "the allowed approval of an MCP server was not carried out");
+            match error {
+                ApproveError::Unknown(_) | ApproveError::Changed(_) => ServiceOutcome::NotBegun(error.to_string()),
+                ApproveError::Server(_) | ApproveError::File(_) => ServiceOutcome::Failed(error.to_string()),
+            }
         }
-        Err(error) => ServiceOutcome::Failed(error.to_string()),
     })
 }
 

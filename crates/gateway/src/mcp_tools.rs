@@ -164,6 +164,9 @@ impl McpTools {
         let service = content.request.as_ref()?.service.as_deref()?;
         service.strip_prefix(SERVICE_PREFIX)?;
         let tool = self.offered.lock().by_name.get(&*content.tool).cloned();
+        if tool.is_none() && self.catalog.services().contains_key(&*content.tool) {
+            return None;
+        }
         let Some((approved, _)) = tool else {
             return Some(ServiceOutcome::NotBegun(format!(
                 "{} was not called: it is not approved any more",

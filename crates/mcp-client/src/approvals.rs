@@ -7,8 +7,9 @@ mod differences;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
-    os::unix::fs::MetadataExt as _,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -221,49 +222,56 @@ impl ApprovedServers {
     /// Records the approval of a server with these tools, in place of an earlier one.
     ///
     /// # Errors
-    /// [`ApprovalError::Unwritable`], with the approvals as they were.
+    /// [`ApprovalError`], with the approvals as they were.
     pub fn approve(&mut self, definition: &ServerDefinition, tools: &[ServerTool]) -> Result<(), ApprovalError> {
         let tools = tools.iter().filter(|tool| tool.server == definition.name);
         let tools = tools.map(|tool| (tool.name.clone(), ApprovedTool::from_server_tool(tool))).collect();
-        let mut servers = self.servers.clone();
-        servers.insert(definition.name.clone(), ApprovedServer { definition: definition.digest(), tools });
-        self.save(servers)
+        let approved = ApprovedServer { definition: definition.digest(), tools };
+        self.change(|servers| servers.insert(definition.name.clone(), approved)).map(drop)
     }
 
     /// Records the approval of one more tool, or of its changed form, of a server that is approved under this definition. False
     /// if it is not.
     ///
     /// # Errors
-    /// [`ApprovalError::Unwritable`], with the approvals as they were.
+    /// [`ApprovalError`], with the approvals as they were.
     pub fn approve_tool(&mut self, definition: &ServerDefinition, tool: &ServerTool) -> Result<bool, ApprovalError> {
-        let mut servers = self.servers.clone();
-        let server = servers.get_mut(&definition.name).filter(|server| server.definition == definition.digest());
-        let Some(server) = server.filter(|_| tool.server == definition.name) else { return Ok(false) };
-        server.tools.insert(tool.name.clone(), ApprovedTool::from_server_tool(tool));
-        self.save(servers)?;
-        Ok(true)
+        self.change(|servers| {
+            let server = servers.get_mut(&definition.name).filter(|server| server.definition == definition.digest());
+            let Some(server) = server.filter(|_| tool.server == definition.name) else { return false };
+            server.tools.insert(tool.name.clone(), ApprovedTool::from_server_tool(tool));
+            true
+        })
     }
 
     /// Takes the approval of a server back. False if there is none.
     ///
     /// # Errors
-    /// [`ApprovalError::Unwritable`], with the approvals as they were.
+    /// [`ApprovalError`], with the approvals as they were.
     pub fn revoke(&mut self, server: &str) -> Result<bool, ApprovalError> {
-        let mut servers = self.servers.clone();
-        if servers.remove(server).is_none() {
-            return Ok(false);
-        }
-        self.save(servers)?;
-        Ok(true)
+        self.change(|servers| servers.remove(server).is_some())
     }
 
-    fn save(&mut self, servers: BTreeMap<String, ApprovedServer>) -> Result<(), ApprovalError> {
+    /// Changes the approvals that the file has now. No other process changes them meanwhile.
+    fn change<T>(&mut self, work: impl FnOnce(&mut BTreeMap<String, ApprovedServer>) -> T) -> Result<T, ApprovalError> {
+        let unwritable = |problem| ApprovalError::Unwritable { path: self.path.clone(), problem };
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.path.with_extension("json.lock"))
+            .map_err(unwritable)?;
+        lock.lock().map_err(unwritable)?;
+        let folder = self.path.parent().unwrap_or_else(|| Path::new(""));
+        let mut servers = Self::open(folder)?.servers;
+        let changed = work(&mut servers);
         let file = ApprovalFile { version: VERSION, servers };
         let text = serde_json::to_string_pretty(&file).map_err(io::Error::other);
         let written = text.and_then(|text| replace_file(&self.path, text.as_bytes(), FileAccess::Private));
         written.map_err(|problem| ApprovalError::Unwritable { path: self.path.clone(), problem })?;
         self.servers = file.servers;
-        Ok(())
+        Ok(changed)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::DirBuilder,
+    fs::{self, DirBuilder},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -74,8 +74,8 @@ async fn open_once(
             let all = own.into_iter().chain(variables).chain(options.variables.clone());
             let environment = CommandEnvironment::clean_with(all);
             let folders = (cwd.as_deref().unwrap_or(&home), home.as_path());
-            let started =
-                PipedProgram::start(&options.launcher, &options.sandbox, command, args, folders, &environment).await;
+            let sandbox = options.sandbox.with_closed(&other_homes(options, &home).map_err(other)?);
+            let started = PipedProgram::start(&options.launcher, &sandbox, command, args, folders, &environment).await;
             let (program, pipes) = started.map_err(|error| other(error.to_string()))?;
             let errors = tokio::spawn(log_errors(definition.name.clone(), pipes.errors, Arc::clone(&monitor)));
             let (read, write) = pipes.stream.into_split();
@@ -109,11 +109,25 @@ async fn open_once(
     }
 }
 
-/// Makes the folder of a server, closed to other users.
+/// Makes the folder of a server, closed to other users. A link in its place is refused: it would open another folder to the server.
 fn make_home(homes: &Path, server: &str) -> Result<PathBuf, String> {
     let home = homes.join(server);
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&home).and_then(|()| home.canonicalize());
-    made.map_err(|error| format!("cannot create its folder {}: {error}", home.display()))
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&home);
+    let made = made.and_then(|()| Ok((homes.canonicalize()?.join(server), home.symlink_metadata()?.is_dir())));
+    match made {
+        Ok((home, true)) => Ok(home),
+        Ok((home, false)) => Err(format!("its folder {} is a link", home.display())),
+        Err(error) => Err(format!("cannot create its folder {}: {error}", home.display())),
+    }
+}
+
+/// Returns the folders of all other servers, also of those that were configured once.
+fn other_homes(options: &McpOptions, home: &Path) -> Result<Vec<PathBuf>, String> {
+    let homes = home.parent().unwrap_or(home);
+    let listed = fs::read_dir(homes).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let listed = listed.map_err(|error| format!("cannot read {}: {error}", homes.display()))?;
+    let known = options.names.iter().map(|name| homes.join(name));
+    Ok(known.chain(listed.into_iter().map(|entry| entry.path())).filter(|other| other != home).collect())
 }
 
 fn new_monitor<'a>(options: &McpOptions, hidden: impl IntoIterator<Item = &'a SecretString>) -> Arc<ConnectionMonitor> {

@@ -13,6 +13,8 @@ pub struct McpOptions {
     pub sandbox: Sandbox,
     /// The folder in which each server has one with its name: its `HOME`, which it may write, and where it starts if it names none.
     pub homes: PathBuf,
+    /// Names of all servers. The folder of one is closed to the others.
+    pub names: Vec<String>,
     /// Variables of every server that the gateway starts. They precede those of its definition.
     pub variables: BTreeMap<String, String>,
     /// Secrets that variables and headers may name.
@@ -28,6 +30,7 @@ impl McpOptions {
             launcher,
             sandbox: Sandbox::default(),
             homes,
+            names: Vec::new(),
             variables: BTreeMap::new(),
             secrets: GatewaySecrets::default(),
             limits: McpLimits::default(),

@@ -15,6 +15,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     sync::Mutex,
     task::JoinHandle,
+    time::Instant,
 };
 
 use crate::{
@@ -29,6 +30,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const EXIT_WAIT: Duration = Duration::from_secs(3);
 /// Longest line of error output that is logged whole, in bytes.
 const ERROR_LINE: usize = 8 << 10;
+/// Lines of error output that are read in one second.
+const ERROR_LINES: u32 = 1000;
 
 /// The pipes of a server, with its process if it is one of ours.
 pub(crate) struct PipeTransport<R, W> {
@@ -239,7 +242,16 @@ fn id_in_head(head: &[u8]) -> Option<i64> {
 /// Logs the error output of a server line by line, and remembers the last one.
 pub(crate) async fn log_errors(server: String, errors: impl AsyncRead + Unpin, monitor: Arc<ConnectionMonitor>) {
     let mut lines = LineReader::new(errors, ERROR_LINE);
+    let mut second = (Instant::now(), 0_u32);
     while let Ok(read) = lines.next().await {
+        if second.0.elapsed() >= Duration::from_secs(1) {
+            second = (Instant::now(), 0);
+        }
+        second.1 += 1;
+        if second.1 > ERROR_LINES {
+            // The pipe holds the server back meanwhile.
+            tokio::time::sleep_until(second.0 + Duration::from_secs(1)).await;
+        }
         let line = match read {
             LineRead::Line(line) => String::from_utf8_lossy(&line).into_owned(),
             LineRead::TooLong(head) => String::from_utf8_lossy(&head).into_owned(),

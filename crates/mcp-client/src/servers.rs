@@ -42,7 +42,8 @@ impl McpServers {
     /// # Errors
     /// [`BadDefinition`] for the first that cannot be used.
     pub fn new(definitions: Vec<ServerDefinition>, options: McpOptions) -> Result<Self, BadDefinition> {
-        let options = Arc::new(options);
+        let names = definitions.iter().map(|definition| definition.name.clone()).collect();
+        let options = Arc::new(McpOptions { names, ..options });
         let mut servers = BTreeMap::new();
         for definition in definitions {
             definition.check()?;
@@ -121,6 +122,13 @@ impl McpServers {
             Ok(Ok(answer)) => CallOutcome::from_answer(server, tool, answer, handle.limits()),
             Ok(Err(failure)) => CallOutcome::from_failure(server, tool, failure),
             Err(error) => CallOutcome::from_error(&error),
+        }
+    }
+
+    /// Ends the connection to a server, and its process with it. The next call opens another.
+    pub async fn disconnect(&self, server: &str) {
+        if let Ok(handle) = self.server(server) {
+            handle.shut_down().await;
         }
     }
 

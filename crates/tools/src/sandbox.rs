@@ -255,6 +255,18 @@ impl Sandbox {
         }))
     }
 
+    /// Returns the same sandbox with more folders that no command touches.
+    #[must_use]
+    pub fn with_closed(&self, folders: &[PathBuf]) -> Self {
+        let SandboxInner { settings, protected, unreadable, kernel } = &*self.0;
+        Self(Arc::new(SandboxInner {
+            settings: settings.clone(),
+            protected: [protected, folders].concat(),
+            unreadable: [unreadable, folders].concat(),
+            kernel: *kernel,
+        }))
+    }
+
     /// Returns true if commands are confined at all.
     pub fn is_on(&self) -> bool {
         self.0.settings.mode != SandboxMode::Off

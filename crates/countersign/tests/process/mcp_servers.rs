@@ -200,6 +200,58 @@ fn a_tool_that_changed_is_not_called_until_it_is_approved_again() {
 }
 
 #[test]
+fn revokes_at_the_same_time_all_count() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/mcp_servers/files_server.py");
+    let names: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
+    let servers = names.iter().map(|name| format!("{name}: {{ command: python3, args: [{script:?}] }}"));
+    let config = format!("mcp: {{ servers: {{ {} }} }}\n", servers.collect::<Vec<_>>().join(", "));
+    let place = GatewayFixture::with_config_and_rules(&config, RULES);
+    let all = |verb: &[&str]| {
+        let started: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let mut command = place.binary_command();
+                command.args(["mcp-servers", verb[0], name]).args(&verb[1..]).args(["--config", "config.yaml"]);
+                command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
+            })
+            .collect();
+        started.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
+    };
+    let states = || {
+        let listed = place.run(&["mcp-servers", "list", "--json", "--config", "config.yaml"]).json();
+        listed.as_array().unwrap().iter().map(|row| row["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    all(&["approve", "--yes"]);
+    assert_eq!(states(), vec!["approved"; 6]);
+    all(&["revoke"]);
+    assert_eq!(states(), vec!["not approved"; 6]);
+}
+
+#[test]
+fn a_server_that_was_upgraded_is_started_again_with_its_approval_and_ended_with_its_revocation() {
+    let fixture = ServerFixture::approved();
+    let gateway = fixture.place.start();
+    let mut agent = connect(&gateway);
+    let pid = || {
+        let pid = fs::read_to_string(fixture.share.join("pid")).unwrap();
+        (pid.clone(), Path::new("/proc").join(pid).exists())
+    };
+    assert_eq!(text(&agent.call_tool("1", READ, json!({ "path": "list.txt" }))), "milk\n");
+    let (first, _) = pid();
+    fs::write(fixture.share.join("description"), "Read a file of this folder.").unwrap();
+    assert_eq!(fixture.servers(&["approve", "files", "--yes"]).0, Some(0));
+    assert_eq!(text(&agent.call_tool("2", READ, json!({ "path": "list.txt" }))), "milk\n");
+    let (second, lives) = pid();
+    assert!(second != first && lives && !Path::new("/proc").join(first).exists());
+    assert_eq!(fixture.servers(&["revoke", "files"]).0, Some(0));
+    eventually("the end of the server", || (!pid().1).then_some(()));
+    gateway.kill();
+    // What was revoked is requested, not taken as approved.
+    let _gateway = fixture.place.start();
+    assert_eq!(fixture.place.wait_gates(1)[0]["title"], "mcp_server");
+}
+
+#[test]
 fn the_command_names_what_is_wrong() {
     let fixture = ServerFixture::new();
     let (code, out) = fixture.servers(&["list"]);

@@ -274,11 +274,13 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
                 Ok(level) => ControlReply::Ok(json!({ "level": level })),
                 Err(why) => ControlReply::Error(why),
             },
-            Ok(Request::ReloadMcp) if !may_attach => {
+            Ok(Request::ReloadMcp { .. }) if !may_attach => {
                 ControlReply::Error("only the gateway's own user may approve MCP servers".to_owned())
             }
-            Ok(Request::ReloadMcp) => {
+            Ok(Request::ReloadMcp { server }) => {
                 mcp_tools.reload();
+                // It may run as it was before it was approved, or not be approved any more.
+                mcp_tools.servers().disconnect(&server).await;
                 ControlReply::Ok(json!({ "tools": mcp_tools.offered_names() }))
             }
             Ok(request) => answer_request(&attach_server.handle, request, by).await,

@@ -62,6 +62,7 @@ async fn a_server_is_confined_like_commands() {
     options.sandbox = sandbox;
     options.homes = folder.path().join("homes");
     let home = options.homes.join("box");
+    fs::create_dir_all(options.homes.join("other")).unwrap();
     let ServerTransport::Stdio { command, args, env, .. } = python(&[]) else { panic!() };
     let servers = servers(ServerTransport::Stdio { command, args, env, cwd: Some(own.clone()) }, options);
     let places = [
@@ -69,6 +70,7 @@ async fn a_server_is_confined_like_commands() {
         (home.join("a"), "written"),
         (folder.path().join("b"), "PermissionError"),
         (folder.path().join("homes/b"), "PermissionError"),
+        (folder.path().join("homes/other/b"), "PermissionError"),
     ];
     for (path, want) in places {
         let CallOutcome::Done { content, .. } = call_with(&servers, "write", json!({ "path": path })).await else {

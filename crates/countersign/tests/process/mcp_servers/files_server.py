@@ -1,8 +1,9 @@
 """An MCP server with two tools for files of its folder, for tests without a network.
 
-Each call is written to `calls`. A file `description` replaces the description of the first tool.
+Each call is written to `calls`, the process to `pid`. A file `description` replaces the description of the first tool.
 """
 import json
+import os
 import sys
 
 TEXT = {"type": "string"}
@@ -25,6 +26,8 @@ TOOLS = [
 ]
 
 
+with open("pid", "w", encoding="utf-8") as pid:
+    pid.write(str(os.getpid()))
 try:
     with open("description", encoding="utf-8") as changed:
         TOOLS[0]["description"] = changed.read()
