@@ -166,9 +166,10 @@ impl<P: ProgressSink> ClientCall<'_, P> {
             RequestState::Over { end, lsn, gate } | RequestState::Delivered { end, lsn, gate } => {
                 drop(routed);
                 self.adapter.outcomes.forget_closed(call);
+                // Without its text the outcome is not delivered: the same call repeated gets it.
                 let contents = self.adapter.handle.contents().get(&[lsn]).await;
-                let content = contents.ok().and_then(|mut texts| texts.pop()?).unwrap_or_default();
-                return Ok(CallOutcome { call, gate, end, content });
+                let mut texts = contents.map_err(|error| CallProblem::Refused(error.to_string()))?;
+                return Ok(CallOutcome { call, gate, end, content: texts.pop().flatten().unwrap_or_default() });
             }
             RequestState::Forgotten => {
                 drop(routed);

@@ -2,10 +2,10 @@
 
 mod logged_session;
 mod move_to_gateway;
+mod session_copy;
 mod session_start;
 
 use std::{
-    fs::OpenOptions,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,7 +20,7 @@ use countersign_core::{
 use countersign_protocol::omp::session_file::{SessionFileEntry as FileEntry, SessionHeader};
 use countersign_runtime::{
     CommandSource, InboxLane, OwnerError, OwnerHandle, Subscriber, store,
-    tools::{TodoList, regular, todo},
+    tools::{TodoList, todo},
 };
 
 pub(crate) use self::session_start::{SessionStart, first_entries};
@@ -28,6 +28,7 @@ pub(crate) use self::session_start::{SessionStart, first_entries};
 use self::{
     logged_session::{cwd_of, is_copy, is_recorded, name_of, path_of, record_mark, tree_of},
     move_to_gateway::MoveResult,
+    session_copy::separate_copy,
 };
 use super::{
     dialect_options::SessionIdForm,
@@ -404,41 +405,6 @@ fn resume_writer(opened: &OpenedFile, blobs: BlobStore) -> Result<EntryWriter, S
     let mut writer = EntryWriter::take_over(path, header, blobs, mark)?;
     writer.rewrite_entries(entries)?;
     Ok(writer)
-}
-
-/// Gives the session in the copy of a file an id of its own. `open` is the log of the session that the file was copied from: until
-/// that is closed again, no other process can do the same.
-async fn separate_copy(
-    session_store: &SessionStore,
-    open: OpenedLog,
-    opened: &Arc<OpenedFile>,
-) -> Result<(), OpenSessionError> {
-    let written = match fresh_id(session_store) {
-        Ok(id) => set_id(opened, &id, session_store.blob_store()).map_err(|error| match error {
-            SessionFileWriteError::Io { .. } => {
-                tracing::warn!(%error, "the copy of a session file cannot get an id of its own");
-                OpenSessionError::Copy(Arc::clone(opened))
-            }
-            changed => changed.into(),
-        }),
-        Err(error) => Err(OpenSessionError::Owner(error.to_string())),
-    };
-    open.close().await;
-    written
-}
-
-/// Gives the session of a file another id. Nothing else in the file changes.
-fn set_id(opened: &OpenedFile, id: &SessionId, blobs: BlobStore) -> Result<(), SessionFileWriteError> {
-    // A file that is replaced needs no permission of its own, but one that says so is not to be written.
-    regular::open_file(&opened.path, OpenOptions::new().write(true))
-        .map_err(|source| SessionFileWriteError::Io { path: opened.path.clone(), source })?;
-    let header = SessionHeader { id: id.to_string(), ..opened.header.clone() };
-    let path = opened.path.clone();
-    match opened.older_entries() {
-        None => EntryWriter::take_over(path, opened.header.clone(), blobs, opened.mark)?.replace_header(header),
-        Some(entries) => EntryWriter::take_over(path, header, blobs, opened.mark)?.rewrite_entries(entries),
-    }
-    .map(drop)
 }
 
 fn fresh_id(session_store: &SessionStore) -> Result<SessionId, getrandom::Error> {

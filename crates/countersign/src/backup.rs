@@ -38,7 +38,7 @@ pub(crate) use settings::SettingsFiles;
 use staging_folder::StagingFolder;
 
 /// Entries of a data directory that are left out: those of a process, and those that can be rebuilt.
-const PASSING: [&str; 3] = ["countersign.sock", "countersign.sock.lock", "tokens.json.lock"];
+const PASSING: [&str; 4] = ["countersign.sock", "countersign.sock.lock", "tokens.json.lock", "mcp-approvals.json.lock"];
 /// Entries that are copied only with `--secrets`.
 const SECRET: [&str; 3] = ["web.key", "secrets.yaml", countersign_tools::secrets::FOLDER];
 /// Folder of the agents' workspaces: a file there that cannot be read or named must not keep the rest from being copied.

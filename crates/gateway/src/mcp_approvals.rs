@@ -15,8 +15,8 @@ use countersign_core::{
 use countersign_mcp_client::{ServerApproval, ServerDefinition, ServerListing, ToolApproval};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
 use countersign_view::Protocol;
+use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::mcp_tools::{ApproveError, McpTools};
 
@@ -85,29 +85,28 @@ async fn request_approval(requests: &CommandSource, definition: &ServerDefinitio
     request_once(requests, SERVER_TOOL, &definition.name, server_arguments(definition)).await
 }
 
-/// Requests the approval of each server of which a call found another tool than the approved one. Ends with `tools`, or with the record.
-pub(crate) async fn request_changes(
-    handle: OwnerHandle,
-    tools: Arc<McpTools>,
-    mut changed: UnboundedReceiver<String>,
-    approval_timeout: Duration,
-) {
+/// Requests the approval of each server of which a call found another tool than the approved one. Ends with the record.
+pub(crate) async fn request_changes(handle: OwnerHandle, tools: Arc<McpTools>, approval_timeout: Duration) {
     let requests = handle.source(InboxLane::Request);
-    while let Some(server) = changed.recv().await {
-        let Ok((listing, approval)) = tools.compare(&server).await else { continue };
-        if approval.is_new || approval.definition_changed || is_unchanged(&approval) {
-            continue;
-        }
-        let requested = async {
-            open_session(&requests, approval_timeout, 1).await?;
-            request_once(&requests, TOOLS_TOOL, &server, tools_arguments(&listing, &approval)).await
-        };
-        match requested.await {
-            Ok(()) => {}
-            Err(OwnerError::Refusal(refusal)) => {
-                tracing::error!(server, %refusal, "the approval of changed MCP tools cannot be requested");
+    loop {
+        // In parallel: one server may take a minute to start.
+        let compared = tools.wait_refused().await.into_iter().map(async |server| tools.compare(&server).await);
+        for (listing, approval) in join_all(compared).await.into_iter().filter_map(Result::ok) {
+            if approval.is_new || approval.definition_changed || is_unchanged(&approval) {
+                continue;
             }
-            Err(_) => return,
+            let server = &listing.server;
+            let requested = async {
+                open_session(&requests, approval_timeout, 1).await?;
+                request_once(&requests, TOOLS_TOOL, server, tools_arguments(&listing, &approval)).await
+            };
+            match requested.await {
+                Ok(()) => {}
+                Err(OwnerError::Refusal(refusal)) => {
+                    tracing::error!(server, %refusal, "the approval of changed MCP tools cannot be requested");
+                }
+                Err(_) => return,
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Tools of MCP servers that runs may call, in the form in which a person approved them.
+//! Tools of MCP servers that runs and agents may call, in the form in which a person approved them.
 //!
 //! It must not decide about a call: policy decides before one comes here. It starts no server that is not approved.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -29,10 +29,7 @@ use countersign_runtime::{
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::sync::{
-    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    watch,
-};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Servers of a gateway, and the registry of all tools that its runs have.
@@ -48,10 +45,9 @@ pub struct McpTools {
     /// Number of changes so far.
     changed: watch::Sender<u64>,
     /// Servers of which a call was refused: a tool may have changed.
-    refused: UnboundedSender<String>,
-    refusals: Mutex<Option<UnboundedReceiver<String>>>,
-    /// One change of the approvals at a time.
-    approving: tokio::sync::Mutex<()>,
+    refused: Arc<RefusedServers>,
+    /// Held from the read of the approvals until their tools are offered: of two reloads the later one must read later.
+    reloading: Mutex<()>,
 }
 
 /// The tools that are approved at one moment.
@@ -96,7 +92,6 @@ impl McpTools {
         options: McpOptions,
     ) -> Result<Self, BadDefinition> {
         let secrets = options.secrets.clone();
-        let (refused, refusals) = unbounded_channel();
         let enabled = config.mcp_servers.iter().filter(|server| server.enabled);
         let servers = McpServers::new(enabled.map(server_definition).collect(), options)?;
         let tools = Self {
@@ -107,9 +102,8 @@ impl McpTools {
             catalog,
             secrets,
             changed: watch::Sender::default(),
-            refused,
-            refusals: Mutex::new(Some(refusals)),
-            approving: tokio::sync::Mutex::default(),
+            refused: Arc::default(),
+            reloading: Mutex::default(),
         };
         tools.reload();
         Ok(tools)
@@ -135,6 +129,7 @@ impl McpTools {
         if self.servers.definitions().next().is_none() {
             return;
         }
+        let _reloading = self.reloading.lock();
         let approved = match ApprovedServers::open(&self.data_dir) {
             Ok(approved) => self.servers.definitions().flat_map(|server| approved.approved_tools(server)).collect(),
             Err(error) => {
@@ -150,7 +145,7 @@ impl McpTools {
             let tool = Arc::new(McpTool::new(self.servers.clone(), approved.clone()));
             for_agents.insert(name.clone(), service_tool(&approved, &tool));
             let server = approved.server.clone();
-            tools.push(Arc::new(WatchedTool { tool: Arc::clone(&tool), server, refused: self.refused.clone() }));
+            tools.push(Arc::new(WatchedTool { tool: Arc::clone(&tool), server, refused: Arc::clone(&self.refused) }));
             by_name.insert(name, (approved, tool));
         }
         let registry = Arc::new(ToolRegistry::from_tools(tools));
@@ -189,17 +184,22 @@ impl McpTools {
                 ServiceOutcome::Failed(self.secrets.redactor().redact_text(&text).into_owned())
             }
             CallOutcome::NotBegun { text } => {
-                // The receiver ends with the gateway.
-                let _ = self.refused.send(approved.server);
+                self.refused.add(approved.server);
                 ServiceOutcome::NotBegun(text)
             }
             CallOutcome::InDoubt { text } => ServiceOutcome::InDoubt(text),
         })
     }
 
-    /// Returns the servers of which calls are refused from now on. `None` if somebody has them already.
-    pub fn take_refusals(&self) -> Option<UnboundedReceiver<String>> {
-        self.refusals.lock().take()
+    /// Waits until calls of servers were refused, and returns those servers.
+    pub async fn wait_refused(&self) -> BTreeSet<String> {
+        loop {
+            self.refused.added.notified().await;
+            let servers = std::mem::take(&mut *self.refused.servers.lock());
+            if !servers.is_empty() {
+                return servers;
+            }
+        }
     }
 
     /// Returns a result as an agent gets it, without values of secrets: `content`, and `structuredContent` if there is one.
@@ -229,7 +229,6 @@ impl McpTools {
     /// [`ApproveError`].
     pub async fn approve(&self, server: &str, listing: &ServerListing) -> Result<(), ApproveError> {
         let definition = self.definition(server).ok_or_else(|| ApproveError::Unknown(server.to_owned()))?;
-        let _approving = self.approving.lock().await;
         if *self.servers.list_tools(server).await? != *listing {
             return Err(ApproveError::Changed(server.to_owned()));
         }
@@ -262,7 +261,21 @@ impl McpTools {
 struct WatchedTool {
     tool: Arc<McpTool>,
     server: String,
-    refused: UnboundedSender<String>,
+    refused: Arc<RefusedServers>,
+}
+
+/// Servers of which a call was refused, and that nobody has compared since. They are no more than there are servers.
+#[derive(Default)]
+struct RefusedServers {
+    servers: Mutex<BTreeSet<String>>,
+    added: Notify,
+}
+
+impl RefusedServers {
+    fn add(&self, server: String) {
+        self.servers.lock().insert(server);
+        self.added.notify_one();
+    }
 }
 
 impl AgentTool for WatchedTool {
@@ -282,7 +295,7 @@ impl AgentTool for WatchedTool {
         Box::pin(async move {
             let outcome = self.tool.run(arguments, cx).await;
             if matches!(outcome, Err(CallFailure::NotBegun(_))) {
-                let _ = self.refused.send(self.server.clone());
+                self.refused.add(self.server.clone());
             }
             outcome
         })

@@ -274,18 +274,15 @@ impl GatewayRealm {
             closing,
             tasks,
         };
-        if let Some(refusals) = realm.mcp_tools.take_refusals() {
-            let tools = Arc::clone(&realm.mcp_tools);
-            let requests =
-                mcp_approvals::request_changes(realm.handle.clone(), tools, refusals, realm.config.approval_timeout);
-            let end = realm.closing();
-            realm.tasks.spawn(async move {
-                tokio::select! {
-                    () = requests => {}
-                    () = end => {}
-                }
-            });
-        }
+        let (tools, timeout) = (Arc::clone(&realm.mcp_tools), realm.config.approval_timeout);
+        let requests = mcp_approvals::request_changes(realm.handle.clone(), tools, timeout);
+        let end = realm.closing();
+        realm.tasks.spawn(async move {
+            tokio::select! {
+                () = requests => {}
+                () = end => {}
+            }
+        });
         if realm.config.retention.is_any() {
             let objects = ObjectStore::for_data_dir(&realm.config.storage.folder);
             let keep = retention::run_retention(realm.handle.clone(), clock, objects, realm.config.retention);

@@ -142,6 +142,7 @@ fn own_files(log: &Path) -> Vec<PathBuf> {
         "tokens.json",
         "secrets.yaml",
         "mcp-approvals.json",
+        "mcp-approvals.json.lock",
         MCP_HOMES,
         tools::secrets::FOLDER,
         "objects",

@@ -9,7 +9,7 @@ use countersign_core::{
 };
 use countersign_runtime::tools::TodoList;
 
-use super::{OpenSession, logged_session::is_copy, separate_copy};
+use super::{OpenSession, logged_session::is_copy, session_copy::separate_copy};
 use crate::{
     attach::home, open_session_error::OpenSessionError, session_file::OpenedFile, session_store::SessionStore,
 };

@@ -97,7 +97,7 @@ impl EntryWriter {
         }
     }
 
-    /// Takes over the file at `path`, which is still as `mark` says. Nothing of it is changed.
+    /// Creates the writer of the file at `path`, if its length and digest are those of `mark`. Writes nothing.
     ///
     /// # Errors
     /// [`SessionFileWriteError::Io`]; [`SessionFileWriteError::Changed`] if the file is another one by now.

@@ -13,7 +13,7 @@ pub(super) enum McpServersCommand {
     List,
     /// Start MCP servers, and compare their tools with the approved ones; approves nothing
     ///
-    /// The exit code is 1 if a server cannot be started, or if something of it is not approved.
+    /// The exit code is 1 if a server cannot be started, or if you have not approved its definition and its tools as they are.
     Test {
         /// Name of the server [default: all]
         name: Option<String>,

@@ -91,11 +91,9 @@ mod tests {
             }
         }
         // The text is also what stands between a key and its value.
-        for (data, text) in [(r#"{"text":":"}"#, ":"), (r#"{"text" : " : "}"#, " : "), (r#"{"a":1,"text":","}"#, ",")] {
-            let learned = taught(data, text).learned;
-            assert!(learned.is_none() || data.matches(&format!("\"{text}\"")).count() == 1, "{data}");
+        for (data, text) in [(r#"{"text":":"}"#, ":"), (r#"{"text" : " : "}"#, " : ")] {
+            assert!(taught(data, text).learned.is_none(), "{data}");
         }
-        assert!(taught(r#"{"text":":"}"#, ":").learned.is_none());
         assert!(TextEnvelope::<u8>::default().open_event("\"text\"").is_none());
     }
 
