@@ -297,6 +297,15 @@ pub fn separate_paths(word: &str) -> Vec<&str> {
     }
 }
 
+/// Returns the texts between braces in a word, such as the file in `%output{x}`.
+pub(super) fn braced_texts(word: &str) -> impl Iterator<Item = &str> {
+    word.split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split_once('}'))
+        .map(|(inner, _)| inner)
+        .filter(|inner| !inner.is_empty())
+}
+
 /// Reports whether the sign at `at` stands between two values of `word`. A bracket in the middle of a name belongs to the name, as in
 /// `app/[id]/page.tsx` and `feat(/api)`, and so does the end of a group of alternatives, as in `{src,test}/*`. The end of options, as in
 /// `[f=mp4]/x`, stands between.

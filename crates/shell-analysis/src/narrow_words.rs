@@ -13,7 +13,9 @@ use super::{
     word::{GLOB, ShellWord, UNKNOWN},
 };
 use crate::{
-    narrow_path::{NarrowPath, NarrowReason, PathBases, decode_percent, joined_path, name_behind, separate_paths},
+    narrow_path::{
+        NarrowPath, NarrowReason, PathBases, braced_texts, decode_percent, joined_path, name_behind, separate_paths,
+    },
     obeyed_files, path,
 };
 
@@ -268,8 +270,8 @@ fn with_steps_up(text: &str) -> String {
     text.split('/').map(|part| if may_be(&part) { ".." } else { part }).collect::<Vec<_>>().join("/")
 }
 
-/// Returns the parts of a word that may be a path whatever its form: all of it, the part after `=`, and the part joined to the letters of
-/// an option.
+/// Returns the parts of a word that may be a path whatever its form: all of it, the part after `=`, the part joined to the letters of
+/// an option, and the parts between braces.
 fn path_pieces(text: &str) -> Vec<&str> {
     let file = |text| {
         let text: &str = text;
@@ -281,5 +283,10 @@ fn path_pieces(text: &str) -> Vec<&str> {
     };
     let value = text.split_once('=').filter(|(name, _)| !name.contains(char::is_whitespace)).map(|(_, value)| value);
     let behind_letter = text.strip_prefix('-').filter(|rest| !rest.starts_with('-')).and_then(|rest| rest.get(1..));
-    [Some(text), value, behind_letter, joined_path(text)].into_iter().flatten().map(file).collect()
+    [Some(text), value, behind_letter, joined_path(text)]
+        .into_iter()
+        .flatten()
+        .chain(braced_texts(text))
+        .map(file)
+        .collect()
 }

@@ -16,7 +16,7 @@ use super::{
     programs::base_name,
     word::{GLOB, ShellWord, UNKNOWN},
 };
-use crate::path;
+use crate::{narrow_path::braced_texts, path};
 
 /// Maximum number of letters in a group of options that are looked at.
 const MOST_LETTERS: usize = 16;
@@ -320,7 +320,7 @@ pub(super) fn ways_to_read(text: &str) -> usize {
     letters.chars().take(MOST_LETTERS).take_while(char::is_ascii_alphanumeric).count()
 }
 
-/// Returns the parts of an argument that may be a path: `--out=x`, `-ox`, `@x`, `a:x`, `file://x`.
+/// Returns the parts of an argument that may be a path: `--out=x`, `-ox`, `@x`, `a:x`, `file://x`, `%output{x}`.
 fn argument_pieces(text: &str) -> impl Iterator<Item = &str> {
     let option = text.strip_prefix('-');
     let behind_slash = option.and_then(|rest| rest.find('/').map(|at| &rest[at..]));
@@ -336,6 +336,7 @@ fn argument_pieces(text: &str) -> impl Iterator<Item = &str> {
         .flatten()
         .chain(behind_letters)
         .chain(cut.into_iter().flatten())
+        .chain(braced_texts(text))
         .filter(|piece| !piece.is_empty())
 }
 

@@ -44,25 +44,47 @@ const MOST_ARGUMENTS: usize = 1024;
 /// Words of options and subcommands that say, at any program, that what follows is a command.
 const COMMAND_WORDS: [&str; 7] = ["command", "cmd", "exec", "run", "call", "shell", "script"];
 
-/// Returns the tails of `argv` that begin with a word that may be a program, and the words that may be texts of the shell.
-///
-/// The value of an option is a text if the name of the option says so, or is a letter, which says nothing: others are messages and
-/// searches. A text of several lines is prose, such as the description of a change: programs that run a text take it in one line.
-pub(super) fn argument_commands(argv: &[ShellWord]) -> (Vec<&[ShellWord]>, Vec<String>) {
+/// Commands that a program may run although no table says so.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct PossibleCommands<'a> {
+    /// Tails of its words that begin with a word that may be a program.
+    pub(super) tails: Vec<&'a [ShellWord]>,
+    /// Texts that may be lines of the shell: operands, and values of options whose name says so, or is a letter, which says nothing.
+    pub(super) lines: Vec<String>,
+    /// Texts that may be lines or prose, such as a title: values of other options, and texts of several lines.
+    pub(super) prose: Vec<String>,
+    /// True if there are more tails than these.
+    pub(super) is_cut: bool,
+}
+
+impl PossibleCommands<'_> {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.tails.is_empty() && self.lines.is_empty() && self.prose.is_empty()
+    }
+}
+
+/// Returns the commands that may be among the arguments of a program that is not known.
+pub(super) fn argument_commands(argv: &[ShellWord]) -> PossibleCommands<'_> {
+    let is_blank = |text: &str| text.contains([' ', '\t', '\n']);
     // A word with a blank in it is a text, and no name of a program.
     let is_start = |at: &usize| {
         let value = &argv[*at].value;
-        !value.starts_with('-') && !value.contains(['=', ' ', '\n'])
+        !value.starts_with('-') && !value.contains('=') && !is_blank(value)
     };
-    let tails = (1..argv.len()).filter(is_start).take(MOST_ARGUMENTS).map(|at| &argv[at..]);
-    let text = |at: usize| {
-        let given = GivenText::at(argv, at)?;
+    let mut starts = (1..argv.len()).filter(is_start);
+    let tails = starts.by_ref().take(MOST_ARGUMENTS).map(|at| &argv[at..]).collect();
+    let mut found = PossibleCommands { tails, is_cut: starts.next().is_some(), ..PossibleCommands::default() };
+    for (at, given) in (1..argv.len()).filter_map(|at| Some((at, GivenText::at(argv, at)?))) {
+        // One word may be a command too. Where it stands alone, it is a tail.
+        let is_value = given.is_joined && argv[at].value.contains('=') && !given.text.is_empty();
+        if !is_blank(&given.text) && !is_value {
+            continue;
+        }
         let is_named = given.option.split('-').any(|part| COMMAND_WORDS.iter().any(|name| part.starts_with(name)));
-        let is_command = is_named || given.option.chars().nth(1).is_none();
-        let is_text = given.text.contains(' ') || is_named && given.is_joined;
-        (is_command && is_text && !given.text.contains('\n')).then_some(given.text)
-    };
-    (tails.collect(), (1..argv.len()).filter_map(text).take(MOST_TAILS).collect())
+        let is_line = (is_named || given.option.chars().nth(1).is_none()) && !given.text.contains('\n');
+        if is_line { found.lines.push(given.text) } else { found.prose.push(given.text) }
+    }
+    found
 }
 
 /// Reports whether a word, such as the name of a subcommand, says that what follows is run.
@@ -151,22 +173,26 @@ mod tests {
     use crate::word::ShellWord;
 
     #[test]
-    fn a_text_is_an_operand_or_the_value_of_an_option_that_may_take_a_command() {
-        for (words, want) in [
-            (vec!["x", "git push"], vec!["git push"]),
-            (vec!["x", "--", "git push"], vec!["git push"]),
-            (vec!["x", "-s", "git push"], vec!["git push"]),
-            (vec!["x", "-sgit push"], vec!["git push"]),
-            (vec!["x", "--cmd=reboot"], vec!["reboot"]),
-            (vec!["x", "--post-command", "git push"], vec!["git push"]),
-            (vec!["x", "--title", "git push"], vec![]),
-            (vec!["x", "--title=git push"], vec![]),
-            (vec!["x", "--description", "git push"], vec![]),
-            (vec!["x", "a\ngit push"], vec![]),
-            (vec!["x", "git", "push"], vec![]),
+    fn a_text_is_an_operand_or_the_value_of_any_option() {
+        for (words, lines, prose) in [
+            (vec!["x", "git push"], vec!["git push"], vec![]),
+            (vec!["x", "--", "git push"], vec!["git push"], vec![]),
+            (vec!["x", "-s", "git push"], vec!["git push"], vec![]),
+            (vec!["x", "-sgit push"], vec!["git push"], vec![]),
+            (vec!["x", "--cmd=reboot"], vec!["reboot"], vec![]),
+            (vec!["x", "--post-command", "git push"], vec!["git push"], vec![]),
+            (vec!["x", "--preview", "git push"], vec![], vec!["git push"]),
+            (vec!["x", "--preview=git push"], vec![], vec!["git push"]),
+            (vec!["x", "--preview=reboot"], vec![], vec!["reboot"]),
+            (vec!["x", "--preview", "reboot"], vec![], vec![]),
+            (vec!["x", "--preview="], vec![], vec![]),
+            (vec!["x", "a\ngit push"], vec![], vec!["a\ngit push"]),
+            (vec!["x", "git", "push"], vec![], vec![]),
         ] {
             let argv: Vec<ShellWord> = words.iter().map(|word| ShellWord::from_text(word)).collect();
-            assert_eq!(argument_commands(&argv).1, want, "{words:?}");
+            let found = argument_commands(&argv);
+            let want = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!((found.lines, found.prose), (want(lines), want(prose)), "{words:?}");
         }
     }
 }

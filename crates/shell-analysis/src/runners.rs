@@ -5,7 +5,7 @@
 use super::{
     classes, git, options,
     programs::{self, base_name},
-    run_target::{self, GivenText, MOST_TAILS, argument_commands, is_open, replace_mark},
+    run_target::{self, GivenText, MOST_TAILS, PossibleCommands, argument_commands, is_open, replace_mark},
     unwrap::{self, glued_text},
     word::{ShellWord, UNKNOWN},
 };
@@ -114,24 +114,22 @@ fn use_of_arguments(program: &str) -> ArgumentUse {
     }
 }
 
-/// Returns what `argv` may run although no table says so: the tails of its words that may be commands, and texts of the shell.
-pub(super) fn possible_commands(argv: &[ShellWord]) -> (Vec<&[ShellWord]>, Vec<String>) {
+/// Returns the commands that `argv` may run although no table says so.
+pub(super) fn possible_commands(argv: &[ShellWord]) -> PossibleCommands<'_> {
     let Some(program) = argv.first().and_then(ShellWord::as_literal).map(base_name) else {
-        return (Vec::new(), Vec::new());
+        return PossibleCommands::default();
     };
     let runs = use_of_arguments(program);
     if runs == ArgumentUse::MayRun {
         return argument_commands(argv);
     }
-    let texts = option_texts(program, argv);
     let says_run = |word: &str| run_target::says_run(word) || unwrap::is_known(word) || programs::is_interpreter(word);
     let operands = (1..argv.len()).filter(|at| !argv[*at].value.starts_with('-')).take(MOST_SUBCOMMANDS);
     let mut operands = operands.filter(|_| runs == ArgumentUse::RunBehindWord);
-    let Some(at) = operands.find(|at| argv[*at].as_literal().is_some_and(says_run)) else {
-        return (Vec::new(), texts);
-    };
-    let (commands, more) = argument_commands(&argv[at..]);
-    (commands, texts.into_iter().chain(more).collect())
+    let at = operands.find(|at| argv[*at].as_literal().is_some_and(says_run));
+    let mut found = at.map(|at| argument_commands(&argv[at..])).unwrap_or_default();
+    found.lines.extend(option_texts(program, argv));
+    found
 }
 
 /// The most operands of a program that are looked at for a subcommand.
@@ -148,7 +146,7 @@ fn option_texts(program: &str, argv: &[ShellWord]) -> Vec<String> {
         let alone: Vec<ShellWord> = operands.chain(option).cloned().collect();
         options::run_something(program, &alone).then_some(given.text)
     };
-    (1..argv.len()).filter(|at| argv[*at].value.contains(' ')).take(MOST_TAILS).filter_map(runs).collect()
+    (1..argv.len()).filter(|at| argv[*at].value.contains(' ')).filter_map(runs).collect()
 }
 
 /// Reports whether what a program reads on its input may be commands, although no table says so.
@@ -273,8 +271,8 @@ fn with_unknown_words(words: &[ShellWord]) -> NestedCommands {
     NestedCommands { commands: command_tails(words, 0).into_iter().map(longer).collect(), ..NestedCommands::default() }
 }
 
-/// Returns the first words that may be a program, each with the words after it. `operands` is the number of words before the program,
-/// except options and their values. An unknown word after the program is none.
+/// Returns the words up to the first that is surely a program, each with the words after it: any of them may be that program.
+/// `operands` is the number of words before the program, except options and their values. Words after it are its arguments.
 fn command_tails(words: &[ShellWord], operands: usize) -> Vec<Vec<ShellWord>> {
     let is_option = |word: &ShellWord| word.value.starts_with('-');
     let may_be_value = |at: usize| {
@@ -286,10 +284,9 @@ fn command_tails(words: &[ShellWord], operands: usize) -> Vec<Vec<ShellWord>> {
     let program = (0..words.len()).filter(is_known).nth(operands).unwrap_or(words.len());
     // A text is no name of a program.
     let is_text = |word: &ShellWord| word.as_literal().is_some_and(|text| text.contains(' '));
-    let starts = |at: &usize| {
-        !is_option(&words[*at]) && !is_text(&words[*at]) && (*at <= program || !words[*at].value.starts_with(UNKNOWN))
-    };
-    (0..words.len()).filter(starts).take(MOST_TAILS).map(|at| words[at..].to_vec()).collect()
+    let starts = |at: &usize| !is_option(&words[*at]) && !is_text(&words[*at]);
+    let last = words.len().min(program + 1);
+    (0..last).filter(starts).take(MOST_TAILS).map(|at| words[at..].to_vec()).collect()
 }
 
 fn by_git(arguments: &[ShellWord]) -> NestedCommands {

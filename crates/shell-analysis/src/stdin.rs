@@ -5,7 +5,7 @@ use brush_parser::ast;
 use super::{
     options::{leaves_database, sqlite_runs_more},
     programs::{SHELLS, base_name},
-    runners::{may_obey_input, reads_commands},
+    runners::reads_commands,
     unwrap::is_known,
     word::{self, KnownVariables, ShellWord},
 };
@@ -103,19 +103,6 @@ pub(super) fn texts_for_another(commands: &[ast::Command]) -> Vec<String> {
                 _ if names_shell(&process.list.to_string()) => texts.extend(echoed_text(command)),
                 _ => {}
             }
-        }
-    }
-    texts
-}
-
-/// Returns the texts that programs would read which may obey them, without being shells.
-pub(super) fn texts_for_a_program(commands: &[ast::Command]) -> Vec<String> {
-    let mut texts = Vec::new();
-    for (at, command) in commands.iter().enumerate() {
-        let words: Vec<ShellWord> = raw_words(command).iter().map(|raw| scanned(raw)).collect();
-        if may_obey_input(&words) {
-            texts.extend(document_texts(command));
-            texts.extend(at.checked_sub(1).and_then(|before| echoed_text(&commands[before])));
         }
     }
     texts
@@ -223,7 +210,7 @@ fn command_redirects(command: &ast::Command) -> Vec<&ast::IoRedirect> {
 }
 
 /// Returns the output of `echo` and `printf`.
-fn echoed_text(command: &ast::Command) -> Option<String> {
+pub(super) fn echoed_text(command: &ast::Command) -> Option<String> {
     let words = raw_words(command);
     let echoes = words.first().is_some_and(|name| matches!(base_name(&plain_text(name)), "echo" | "printf"));
     echoes.then(|| words[1..].iter().map(|word| plain_text(word).replace("\\n", "\n")).collect::<Vec<_>>().join(" "))
@@ -313,7 +300,8 @@ fn raw_words(command: &ast::Command) -> Vec<String> {
     name.into_iter().chain(rest).collect()
 }
 
-fn document_texts(command: &ast::Command) -> Vec<String> {
+/// Returns the here-documents and here-strings of a command, those of a group too.
+pub(super) fn document_texts(command: &ast::Command) -> Vec<String> {
     let texts = command_redirects(command).into_iter().filter_map(|redirect| match redirect {
         ast::IoRedirect::HereDocument(_, document) => Some(document.doc.value.clone()),
         ast::IoRedirect::HereString(_, word) => Some(plain_text(&word.value)),

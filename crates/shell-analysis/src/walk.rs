@@ -55,6 +55,12 @@ pub(super) struct LineWalk<'a> {
     wrapped: usize,
     /// True while what the command at hand reads on its input is written out in the line.
     fed: bool,
+    /// Texts of the line that the command at hand may read on its input, through groups, loops and wrappers around it too.
+    inputs: Vec<String>,
+    /// Number of the first of them that were judged as the commands of a program that may obey them.
+    noted_inputs: usize,
+    /// Texts that the commands walked so far may write on their output: what they are given as input, and what `echo` says.
+    outputs: Vec<String>,
     calls: CallGraph,
     /// Variables that the line itself may set, so that they are unknown: the home for `~`, the target of `cd`.
     sets_home: bool,
@@ -107,6 +113,9 @@ impl<'a> LineWalk<'a> {
             judged: 0,
             wrapped: 0,
             fed: false,
+            inputs: Vec::new(),
+            noted_inputs: 0,
+            outputs: Vec::new(),
             calls: CallGraph::default(),
             sets_home: sets("HOME"),
             sets_folders: sets("PWD") || sets("CDPATH"),
@@ -248,18 +257,26 @@ impl<'a> LineWalk<'a> {
         for text in stdin::texts_for_another(&pipeline.seq) {
             self.suppose_commands(&text);
         }
-        stdin::texts_for_a_program(&pipeline.seq).iter().for_each(|text| self.note_input(text));
         if let Some(client) = stdin::database_client(&pipeline.seq) {
             self.line.note_opaque(format!("what {client} reads on its input"));
         }
+        let (around_inputs, mut passed_on) = (self.inputs.len(), self.outputs.len());
         for (at, command) in pipeline.seq.iter().enumerate() {
             self.fed = stdin::is_written_out(&pipeline.seq, at);
             let here = self.here.clone();
+            let given = stdin::document_texts(command);
+            self.inputs.extend(given.iter().cloned());
             self.walk_command(command);
+            self.outputs.extend(stdin::echoed_text(command));
+            self.inputs.extend_from_slice(&self.outputs[passed_on..]);
+            self.outputs.extend(given);
+            passed_on = self.outputs.len();
             if piped {
                 self.here = here;
             }
         }
+        self.inputs.truncate(around_inputs);
+        self.noted_inputs = self.noted_inputs.min(around_inputs);
         self.calls.go_beside(around);
         self.line.plain.push(format!("|{}", u8::from(pipeline.bang)));
     }

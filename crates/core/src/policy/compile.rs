@@ -146,6 +146,7 @@ impl fmt::Display for RuleWarning {
             }
             Self::ForeignForm { origin, pattern, begins, proposed } => {
                 let more = match (proposed.ends_with("*)"), proposed.contains('(')) {
+                    (_, true) if begins.contains("(//") => "path",
                     (true, _) => "command with any arguments",
                     (false, true) => "command",
                     (false, false) => "tool with any arguments",

@@ -20,8 +20,13 @@ static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Texts that have a meaning in regular expressions and are rare in a command or a path.
 static REGEX: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^\^|\$$|\([^()\s|]+(?:\|[^()\s|]+)+\)|\\[sdwSDW][+{]|\.\+|\]\+").expect("a constant expression")
+    Regex::new(r"^/?\^|\$$|\([^()\s|]+(?:\|[^()\s|]+)+\)|\\[sdwSDW][+{*?]|\.\+|\]\+|\{[^{}\s]*,[^{}\s]*\}")
+        .expect("a constant expression")
 });
+
+/// Alternatives among the words of a command. A command that a rule is compared with has no pipe.
+static ALTERNATIVES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"[^\s|]+(?:\|[^\s|]+)+").expect("a constant expression"));
 
 /// A dash other than the hyphen at the beginning of a word, as word processors put it before the name of an option.
 static DASH: LazyLock<Regex> = LazyLock::new(|| {
@@ -95,15 +100,19 @@ fn pattern_oddities(pattern: &str) -> Vec<PatternOddity> {
     let mut found = Vec::new();
     let inside = pattern.split_once('(').and_then(|(_, inside)| inside.strip_suffix(')'));
     let with = |inside: &str| format!("{}({inside})", pattern.split('(').next().unwrap_or_default());
+    let of_shell = pattern.strip_prefix(SHELL).filter(|rest| rest.starts_with('(')).and(inside);
     let sign = inside.and_then(|inside| REGEX.find(inside)).or_else(|| REGEX.find(pattern));
+    let sign = sign.or_else(|| ALTERNATIVES.find(of_shell?));
     found.extend(sign.map(|sign| PatternOddity::Regex(sign.as_str().to_owned())));
     if let Some(inside) = inside {
         let plain = inside.trim_matches(' ');
         if plain != inside && !plain.is_empty() {
             found.push(PatternOddity::Blank { proposed: with(plain) });
         }
-        let quoted = ['"', '\'', '`'].into_iter().find_map(|quote| {
-            plain.strip_prefix(quote)?.strip_suffix(quote).filter(|inner| !inner.is_empty() && !inner.contains(quote))
+        const QUOTES: [[char; 2]; 5] = [['"', '"'], ['\'', '\''], ['`', '`'], ['“', '”'], ['‘', '’']];
+        let quoted = QUOTES.into_iter().find_map(|quotes| {
+            let inner = plain.strip_prefix(quotes[0])?.strip_suffix(quotes[1])?;
+            (!inner.is_empty() && !inner.contains(quotes)).then_some(inner)
         });
         found.extend(quoted.map(|inner| PatternOddity::Quoted { proposed: with(inner) }));
     }
@@ -145,6 +154,18 @@ fn foreign_form(pattern: &str, origin: &RuleOrigin) -> Option<RuleWarning> {
         let proposed = if tool.eq_ignore_ascii_case(SHELL) { format!("{SHELL}(*)") } else { format!("{tool}*") };
         let (origin, pattern) = (origin.clone(), pattern.to_owned());
         return Some(RuleWarning::ForeignForm { origin, pattern, begins: format!("{tool}(:"), proposed });
+    }
+    // The name of the argument, and an absolute path with two slashes.
+    let named = pattern.strip_prefix(SHELL).and_then(|rest| rest.strip_prefix('(')?.strip_suffix(')'));
+    if let Some(command) =
+        named.and_then(|inside| ["command=", "command:"].iter().find_map(|key| inside.strip_prefix(key)))
+    {
+        return Some(warning(&begins(pattern), command.trim()));
+    }
+    if let Some((tool, path)) = pattern.split_once("(//").filter(|(tool, _)| *tool != SHELL) {
+        let (origin, pattern) = (origin.clone(), pattern.to_owned());
+        let (begins, proposed) = (format!("{tool}(//"), format!("{tool}(/{path}"));
+        return Some(RuleWarning::ForeignForm { origin, pattern, begins, proposed });
     }
     match pattern.split_once('(') {
         Some((tool, inside)) if tool.eq_ignore_ascii_case(SHELL) => match inside.strip_suffix(":*)") {
@@ -233,6 +254,12 @@ mod tests {
             ("Bash: npm test", foreign_warning("Bash: npm test", "Bash: npm test", "bash(npm test)")),
             ("bash:ls*", foreign_warning("bash:ls", "bash:ls*", "bash(ls*)")),
             ("bash x.sh *", foreign_warning("bash x.sh ", "bash x.sh *", "bash(bash x.sh *)")),
+            ("bash(command=rm *)", foreign_warning("bash(command=rm ", "bash(command=rm *)", "bash(rm *)")),
+            ("bash(command: rm *)", foreign_warning("bash(command: rm ", "bash(command: rm *)", "bash(rm *)")),
+            (
+                "read(//etc/passwd)",
+                vec!["p:1: \"read(//etc/passwd)\" matches only signatures that start with \"read(//\"; write \"read(/etc/passwd)\" for the path".to_owned()],
+            ),
             // The existence of a tool with this name is not known here.
             ("Read(./src/**)", vec![]),
             ("WebFetch(domain:x)", vec![]),
@@ -266,6 +293,12 @@ mod tests {
             ("bash(^git .*)", regex("bash(^git .*)", "^")),
             ("bash(git (status|log))", regex("bash(git (status|log))", "(status|log)")),
             ("read(*.pem$)", regex("read(*.pem$)", "$")),
+            ("bash(curl|wget *)", regex("bash(curl|wget *)", "curl|wget")),
+            ("bash({curl,wget} *)", regex("bash({curl,wget} *)", "{curl,wget}")),
+            ("edit(src/{a,b}/*)", regex("edit(src/{a,b}/*)", "{a,b}")),
+            ("bash(/^rm/)", regex("bash(/^rm/)", "/^")),
+            (r"bash(rm\s*)", regex(r"bash(rm\s*)", r"\s*")),
+            ("bash(“rm *”)", oddity_warning("bash(“rm *”)", quotes, "bash(rm *)")),
             ("bash(git .+)", regex("bash(git .+)", ".+")),
             (r"bash(git\s+push)", regex(r"bash(git\s+push)", r"\s+")),
             ("^bash(git*", regex("^bash(git*", "^")),

@@ -131,6 +131,7 @@ impl LineWalk<'_> {
         match runs {
             RunTarget::Itself => {
                 self.note_wrapped(argv, wrapped);
+                self.note_inputs(argv);
                 self.change_folder(argv);
                 // Another program that is called so leaves the shell where it is.
                 if wrapped > 0 || cover != CoverNeed::Needed {
@@ -180,6 +181,7 @@ impl LineWalk<'_> {
                     self.here.lose_track();
                 }
                 perhaps.iter().for_each(|argv| self.invoke_command(assignments, argv, CoverNeed::Perhaps, wrapped + 1));
+                self.note_further_words(argv, wrapped);
                 texts.iter().for_each(|text| self.walk_apart(text));
                 self.here = here;
                 // These run in the shell itself, now or later.

@@ -5,6 +5,7 @@ use super::{LineWalk, MOST_TEXTS_DEEP, MOST_WRAPPED, MOST_WRAPPERS};
 use crate::{
     line::{CommandAnalysis, LineAnalysis},
     programs::{SHELLS, base_name},
+    run_target::{MOST_TAILS, PossibleCommands, argument_commands},
     runners, simple_command, unwrap,
     word::ShellWord,
 };
@@ -15,28 +16,51 @@ const MOST_KEPT: usize = 1 << 16;
 impl LineWalk<'_> {
     /// Notes the commands in the arguments of a program that is not known, since it may be a wrapper.
     pub(super) fn note_wrapped(&mut self, argv: &[ShellWord], wrapped: usize) {
-        let (commands, texts) = runners::possible_commands(argv);
-        if commands.is_empty() && texts.is_empty() {
-            return;
-        }
-        let found = simple_command::wrapped_analysis(&self.place.tool, &commands);
-        if self.is_wrapped_out(&found) {
-            return self.any_command();
-        }
-        // What is a wrapper itself, and the texts, are judged in full, and count as no more than possible.
-        let runs = |argv: &&&[ShellWord]| argv.len() > 1 && is_wrapper(&argv[0]);
-        let possible = self.judge_aside(|walk| {
-            for argv in commands.iter().filter(runs).take(MOST_WRAPPERS) {
-                walk.judge_wrapped(argv, wrapped + 1);
-            }
-            texts.iter().for_each(|text| walk.suppose_commands(text));
-        });
-        self.note_possible(found, possible);
+        self.note_possible_commands(runners::possible_commands(argv), wrapped);
     }
 
-    /// Notes the commands in a text that a program which is not known reads on its input: at the beginnings of lines, of what stands in
-    /// quotes and brackets, and behind one word more, or any behind a wrapper.
-    pub(super) fn note_input(&mut self, text: &str) {
+    /// Notes the commands in the arguments of a wrapper, if it has more words than those that were judged as what it runs.
+    pub(super) fn note_further_words(&mut self, argv: &[ShellWord], wrapped: usize) {
+        if argv.len() > MOST_TAILS {
+            self.note_possible_commands(argument_commands(argv), wrapped);
+        }
+    }
+
+    fn note_possible_commands(&mut self, may_run: PossibleCommands<'_>, wrapped: usize) {
+        if may_run.is_empty() {
+            return;
+        }
+        let found = simple_command::wrapped_analysis(&self.place.tool, &may_run.tails);
+        if may_run.is_cut || self.is_wrapped_out(&found) {
+            return self.any_command();
+        }
+        // What is a wrapper itself, and the lines, are judged in full, and count as no more than possible.
+        let runs = |argv: &&&[ShellWord]| argv.len() > 1 && is_wrapper(&argv[0]);
+        let possible = self.judge_aside(|walk| {
+            for argv in may_run.tails.iter().filter(runs).take(MOST_WRAPPERS) {
+                walk.judge_wrapped(argv, wrapped + 1);
+            }
+            may_run.lines.iter().for_each(|line| walk.suppose_commands(line));
+        });
+        self.note_possible(found, possible);
+        may_run.prose.iter().for_each(|text| self.note_pieces(text, 1));
+    }
+
+    /// Notes the commands in the texts that reach the input of a program, if it may obey them. A text is noted once. There a word may
+    /// stand before a command, such as a target.
+    pub(super) fn note_inputs(&mut self, argv: &[ShellWord]) {
+        if self.noted_inputs == self.inputs.len() || !runners::may_obey_input(argv) {
+            return;
+        }
+        let inputs = std::mem::take(&mut self.inputs);
+        inputs[self.noted_inputs..].iter().for_each(|text| self.note_pieces(text, 2));
+        self.noted_inputs = inputs.len();
+        self.inputs = inputs;
+    }
+
+    /// Notes the commands in a text that may be no line of the shell: at the beginnings of lines, and of what stands in quotes and
+    /// brackets. A command begins with one of the first `starts` words there, or with any behind a wrapper.
+    fn note_pieces(&mut self, text: &str, starts: usize) {
         let is_end = |c: char| "\n;|&(){}[]`'\"".contains(c);
         let is_sign = |c: char| "@-+!$:%".contains(c);
         // One command for all of them: the number of those is bounded.
@@ -44,7 +68,7 @@ impl LineWalk<'_> {
         for piece in text.split(is_end) {
             let words = piece.split_whitespace().map(|word| ShellWord::from_text(word.trim_start_matches(is_sign)));
             let words: Vec<ShellWord> = words.filter(|word| !word.value.is_empty()).take(MOST_INPUT_WORDS).collect();
-            let starts = if words.first().is_some_and(is_wrapper) { words.len() } else { words.len().min(2) };
+            let starts = if words.first().is_some_and(is_wrapper) { words.len() } else { words.len().min(starts) };
             let commands: Vec<&[ShellWord]> = (0..starts).map(|at| &words[at..]).collect();
             let found = simple_command::wrapped_analysis(&self.place.tool, &commands);
             if self.is_wrapped_out(&found) {

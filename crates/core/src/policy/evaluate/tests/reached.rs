@@ -225,9 +225,16 @@ fn a_command_in_the_arguments_of_an_unknown_program_asks() {
             ("npm exec --call=true --call='git push'", "deny"),
             ("mapfile -C'git push;:' -c 1 x < f", "deny"),
             ("mapfile -C true -C 'git push' x < f", "deny"),
-            ("gh pr create --body \"Steps:\ngit push origin main\"", "allow"),
-            ("gh issue create --title 'git push asks twice'", "allow"),
-            ("gh pr create --title='git push fix'", "allow"),
+            ("gh pr create --body \"Steps:\ngit push origin main\"", "ask"),
+            ("gh pr create --body \"Steps: git push origin main\"", "allow"),
+            ("gh pr create --body \"Don't (yet) push; it's 1 of 2\"", "allow"),
+            ("gh issue create --title 'git push asks twice'", "ask"),
+            ("gh issue create --title 'Fix git push'", "allow"),
+            ("gh pr create --title='git push fix'", "ask"),
+            ("fzf --preview 'git push'", "ask"),
+            ("fzf --preview='cd x && git push'", "ask"),
+            ("fzf --preview 'git show {}' --bind 'enter:execute(git push)'", "ask"),
+            ("fzf --preview 'git show {}'", "allow"),
             ("nodemon --exec 'git push'", "ask"),
             ("pytest tests/git push", "allow"),
             ("retry git status", "allow"),
@@ -268,6 +275,20 @@ fn a_denied_command_that_a_program_may_be_given_asks() {
             ("make -f - <<'E'\na:\n\t@git push\nE", "ask"),
             ("runner <<'E'\nsudo -n git push\nE", "ask"),
             ("echo 'git push' | runner", "ask"),
+            ("env make -f - <<< $'a:\n\tgit push'", "ask"),
+            ("timeout 5 nice make -f - <<< $'a:\n\tgit push'", "ask"),
+            ("sudo runner <<< 'git push'", "deny"),
+            ("{ make -f -; } <<< $'a:\n\tgit push'", "ask"),
+            ("for i in 1 2; do runner; done <<< 'git push'", "ask"),
+            ("if runner; then :; fi <<< 'git push'", "ask"),
+            ("f() { runner; }; f <<< 'git push'", "ask"),
+            ("{ echo 'git push'; } | runner", "ask"),
+            ("cat <<< 'git push' | runner", "ask"),
+            ("{ cat; } <<< 'git push' | tr a b | env runner", "ask"),
+            ("echo 'git push' | while read l; do echo \"$l\" | runner; done", "ask"),
+            ("{ cat; } <<< 'git push'", "allow"),
+            ("echo 'git push' > f; runner", "allow"),
+            ("(echo 'git push' > f; make -f x)", "allow"),
             ("python3 - <<'E'\nimport os\nos.system('git push')\nE", "ask"),
             ("git fetch --upload-pack='git push' .", "ask"),
             ("git grep -O'git push'", "ask"),
@@ -275,7 +296,32 @@ fn a_denied_command_that_a_program_may_be_given_asks() {
         ],
     );
     let no_sudo = ["deny bash(sudo*)", "allow *"];
-    judge_each(&no_sudo, &[("npx jest -t \"sudo is refused\"", "ask"), ("npx sudo ls", "deny")]);
+    judge_each(
+        &no_sudo,
+        &[
+            ("npx jest -t \"sudo is refused\"", "ask"),
+            ("npx jest -t sudo", "ask"),
+            ("npx -p x sudo ls", "deny"),
+            ("npx sudo ls", "deny"),
+        ],
+    );
+}
+
+#[test]
+fn a_denied_command_behind_many_words_is_not_overlooked() {
+    let words = |count: usize, word: &str| format!("{word} ").repeat(count);
+    let lines = [
+        format!("docker run {} git push", words(40, "a")),
+        format!("sudo -A {} git push", words(2_000, "-u x")),
+        format!("retry {} git push", words(2_000, "a")),
+        format!("retry {} --do 'git push'", words(40, "-m 'a b'")),
+        format!("npx {} git push", words(40, "-p a")),
+        format!("git fetch {} --upload-pack='git push' .", words(40, "-o 'a b'")),
+    ];
+    for line in lines {
+        let verdict = PolicyFixture::new(&NO_PUSH).judge(&bash(&line));
+        assert_ne!(word(&verdict), "allow", "{}… {verdict}", &line[..30]);
+    }
 }
 
 #[test]
@@ -309,7 +355,9 @@ fn a_denied_command_that_is_data_of_a_known_program_is_allowed() {
         "sed s/a/b/ <<< 'git push'",
         "read x <<< 'git push'",
         "curl -d 'git push' http://localhost/",
-        "gh pr create --title='git push fix' --description 'git push'",
+        "gh pr create --title='Fix git push' --description 'When git push fails'",
+        "env grep x <<< 'git push'",
+        "while read l; do echo \"$l\"; done <<< 'git push'",
         "i=0; ((i++)); echo \"$((i + 1))\"",
     ];
     judge_each(&rules, &lines.map(|line| (line, "allow")));
