@@ -38,7 +38,7 @@ pub struct Restrictions {
     pub intercepts: bool,
     /// `enabledModels` of files that another one followed: a model is in the scope of each.
     pub scopes: Vec<Vec<String>>,
-    /// Settings that ask for a restriction which is not enforced, or loosen nothing here: one line each.
+    /// Settings that loosen nothing here: one line each.
     pub notices: Vec<String>,
     /// `bashInterceptor.patterns` of all files.
     intercepted: Vec<InterceptRule>,
@@ -106,54 +106,8 @@ impl Restrictions {
                 self.approve_tool(tool, place, &tools)?;
             }
         }
-        self.tell_others(root, &tools, 0);
-        Ok(())
-    }
-
-    /// Adds a notice of each setting that is none here and says by its name and value that it takes access away.
-    fn tell_others(&mut self, above: &YamlField<'_>, tools: &[String], depth: usize) {
-        for (_, place) in above.members().unwrap_or_default() {
-            let key = place.key();
-            let begins =
-                |known: &str| key.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-            if KEYS.into_iter().chain(READ).any(begins) || switched_tool(key, tools).is_some() {
-                continue;
-            }
-            let (head, rest) = key.split_once('.').unwrap_or((key, ""));
-            let is_of_tool = tools.iter().any(|tool| *tool == name_of(&head.to_lowercase()));
-            let is_section =
-                KEYS.into_iter().chain(READ).any(|known| known.split_once('.').is_some_and(|(begin, _)| begin == head));
-            // The name of an existing section proves nothing about its members.
-            let claim = match (is_of_tool || is_section, rest.is_empty()) {
-                (false, true) => setting_names::setting_claim(key).or_else(|| setting_names::limit_claim(key)),
-                (false, false) => setting_names::setting_claim(key),
-                (true, false) => {
-                    setting_names::setting_claim(rest).or_else(|| setting_names::switch_claim(rest, tools))
-                }
-                (true, true) => (is_of_tool && place.members().is_err())
-                    .then_some(RestrictionClaim { what: RestrictionKind::Tools, sense: SwitchSense::Gives }),
-            };
-            let instead = claim.filter(|claim| setting_names::value_restricts(&place, claim.sense)).map(|claim| {
-                match claim.what {
-                    RestrictionKind::Tools => "<tool>.enabled, tools.approval or bash.patterns",
-                    RestrictionKind::Approvals => "tools.approvalMode or tools.approval",
-                    RestrictionKind::Reach => {
-                        "countersign.sandbox for commands, and tools.approvalMode for calls that change something"
-                    }
-                    RestrictionKind::Amount => "tools.maxTimeout for the time of commands",
-                }
-            });
-            match instead {
-                Some(instead) => {
-                    let problem = "is an unknown setting and was ignored, although its name suggests a restriction";
-                    self.add_notice(&place, &format!("{problem}: use {instead}"));
-                }
-                None if depth + 1 < DEEPEST && claim.is_none_or(|claim| claim.sense == SwitchSense::Gives) => {
-                    self.tell_others(&place, tools, depth + 1);
-                }
-                None => {}
-            }
-        }
+        refuse_rules(root)?;
+        refuse_others(root, &tools, 0)
     }
 
     /// Adds one setting that restricts. Its value is not null.
@@ -346,6 +300,63 @@ fn flatten_fields<'a>(place: &YamlField<'a>, found: &mut Vec<YamlField<'a>>, dep
         found.push(member.clone());
         if depth + 1 < DEEPEST {
             flatten_fields(&member, found, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses settings that are none here and say by their names and values that they take access away.
+fn refuse_others(above: &YamlField<'_>, tools: &[String], depth: usize) -> Result<(), LoadError> {
+    for (_, place) in above.members().unwrap_or_default() {
+        let key = place.key();
+        let begins = |known: &str| key.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        if KEYS.into_iter().chain(READ).any(begins) || switched_tool(key, tools).is_some() {
+            continue;
+        }
+        let (head, rest) = key.split_once('.').unwrap_or((key, ""));
+        let is_of_tool = tools.iter().any(|tool| *tool == name_of(&head.to_lowercase()));
+        let is_section =
+            KEYS.into_iter().chain(READ).any(|known| known.split_once('.').is_some_and(|(begin, _)| begin == head));
+        // The name of an existing section proves nothing about its members.
+        let claim = match (is_of_tool || is_section, rest.is_empty()) {
+            (false, true) => setting_names::setting_claim(key).or_else(|| setting_names::limit_claim(key)),
+            (false, false) => setting_names::setting_claim(key),
+            (true, false) => setting_names::setting_claim(rest).or_else(|| setting_names::switch_claim(rest, tools)),
+            (true, true) => (is_of_tool && place.members().is_err())
+                .then_some(RestrictionClaim { what: RestrictionKind::Tools, sense: SwitchSense::Gives }),
+        };
+        let instead =
+            claim.filter(|claim| setting_names::value_restricts(&place, claim.sense)).map(|claim| match claim.what {
+                RestrictionKind::Tools => "<tool>.enabled, tools.approval or bash.patterns",
+                RestrictionKind::Approvals => "tools.approvalMode or tools.approval",
+                RestrictionKind::Reach => {
+                    "countersign.sandbox for commands, and tools.approvalMode for calls that change something"
+                }
+                RestrictionKind::Amount => "tools.maxTimeout for the time of commands",
+            });
+        match instead {
+            Some(instead) => {
+                let problem = "unknown setting whose name suggests a restriction, which would not apply";
+                return Err(refused_setting(&place, &format!("{problem}: use {instead}")));
+            }
+            None if depth + 1 < DEEPEST && claim.is_none_or(|claim| claim.sense == SwitchSense::Gives) => {
+                refuse_others(&place, tools, depth + 1)?;
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refuses rules, which have a file of their own.
+fn refuse_rules(root: &YamlField<'_>) -> Result<(), LoadError> {
+    for (key, place) in root.members().unwrap_or_default() {
+        let is_rule =
+            |item: &YamlField<'_>| item.members().is_ok_and(|members| members.iter().any(|(key, _)| *key == "action"));
+        if matches!(key, "rules" | "defaults")
+            && place.items().ok().flatten().is_some_and(|items| items.iter().any(is_rule))
+        {
+            return Err(refused_setting(&place, "rules are not read here: move them to permissions.yaml"));
         }
     }
     Ok(())
@@ -610,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_restricts_by_its_name_is_reported() {
+    fn a_setting_that_restricts_by_its_name_is_refused() {
         const TOOLS: &str = "<tool>.enabled, tools.approval or bash.patterns";
         const APPROVALS: &str = "tools.approvalMode or tools.approval";
         const REACH: &str = "countersign.sandbox for commands, and tools.approvalMode for calls that change something";
@@ -625,6 +636,8 @@ mod tests {
             ("tools: { enabled: [read] }", "tools.enabled", TOOLS),
             ("tools: { bash: false }", "tools.bash", TOOLS),
             ("tools: { read: { enabled: false } }", "tools.read", TOOLS),
+            ("tool: { bash: { enabled: false } }", "tool.bash.enabled", TOOLS),
+            ("Tools: { ApprovalMode: write }", "Tools.ApprovalMode", APPROVALS),
             ("bash: { disabled: true }", "bash.disabled", TOOLS),
             ("glob: { disabled: true }", "glob.disabled", TOOLS),
             ("write: false", "write", TOOLS),
@@ -654,9 +667,14 @@ mod tests {
             ("sandbox: workspace-write", "sandbox", REACH),
             ("agent: { read_only: true }", "agent.read_only", REACH),
         ] {
-            let problem = "is an unknown setting and was ignored, although its name suggests a restriction";
-            let want = format!("config.yml:1: {key} {problem}: use {instead}");
-            assert_eq!(read(&[text]).map(|read| read.notices), Ok(vec![want]), "{text}");
+            let problem = "unknown setting whose name suggests a restriction, which would not apply";
+            let want = format!("config.yml:1: {key}: {problem}: use {instead}");
+            assert_eq!(read(&[text]).map(|_| ()), Err(want), "{text}");
+        }
+        for key in ["rules", "defaults"] {
+            let text = format!("{key}: [ {{ pattern: 'bash(*)', action: deny }} ]");
+            let want = format!("config.yml:1: {key}: rules are not read here: move them to permissions.yaml");
+            assert_eq!(read(&[&text]).map(|_| ()), Err(want));
         }
         for text in [
             "retry: { maxRetries: 3, provider: { maxRetries: 1 } }\nretry.maxDelayMs: 3",

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use countersign_config::yaml::{WrongType, YamlField, YamlNode};
+use countersign_config::{
+    misnamed_files,
+    yaml::{WrongType, YamlField, YamlNode},
+};
 use countersign_core::session::{AskTimeouts, NoAnswerRule};
 use countersign_files::paths;
 use countersign_runtime::{models::entry::ThinkingLevel, tools::sandbox};
@@ -238,6 +241,12 @@ impl AgentSettings {
             if owner == FileOwner::Host && !file.exists() {
                 return Err(LoadError::Absent(file));
             }
+            // A file that a host names may stand beside any other.
+            let misnamed = misnamed_files(&file, &["yaml"]).next().filter(|_| owner != FileOwner::Host);
+            if let Some(other) = misnamed {
+                let problem = "is not read: settings are in config.yml; rename or remove this file";
+                return Err(LoadError::Refused(format!("{}: {problem}", other.display())));
+            }
             let node = YamlNode::read_file(&file);
             let node = if owner == FileOwner::Host { node.map_err(LoadError::Named)? } else { node? };
             // Settings that restrict are more than one to a key, and the strictest counts.
@@ -438,6 +447,23 @@ mod tests {
     #[test]
     fn without_files_the_settings_are_the_originals() {
         assert_eq!(load("", "# nothing\n"), Ok(AgentSettings::default()));
+    }
+
+    #[test]
+    fn a_file_of_settings_with_another_extension_is_refused() {
+        for is_of_project in [false, true] {
+            let home = tempfile::tempdir().unwrap();
+            let environment: ProcessEnvironment = [("HOME", home.path().to_str().unwrap())].into_iter().collect();
+            let folder = AgentDir::resolve(AgentProduct::Omp, &environment, home.path(), |_| false).unwrap();
+            let cwd = home.path().join("work");
+            let read = if is_of_project { folder.project_config(&cwd) } else { folder.config_path() };
+            let other = read.with_extension("yaml");
+            fs::create_dir_all(other.parent().unwrap()).unwrap();
+            fs::write(&other, "tools: { approvalMode: write }").unwrap();
+            let want =
+                format!("{}: is not read: settings are in config.yml; rename or remove this file", other.display());
+            assert_eq!(AgentSettings::load(&folder, &cwd).map_err(|error| error.to_string()), Err(want));
+        }
     }
 
     #[test]

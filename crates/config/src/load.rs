@@ -23,7 +23,7 @@ use super::{
     typed_values::{parse_span, read_address},
     value,
 };
-use crate::{logging, yaml::LARGEST};
+use crate::{logging, misnamed_files::misnamed_files, yaml::LARGEST};
 
 /// A configuration and the notices for its author.
 ///
@@ -121,6 +121,10 @@ pub(super) fn read_config(
     let config = build_config(&root, path, flags, environment);
     if let Some(path) = path {
         exposure::warn_exposed(path, &config, &notes);
+        for other in misnamed_files(path, &["yaml", "yml"]) {
+            let (other, read) = (other.display(), path.display());
+            notes.warnings.borrow_mut().push(format!("{other} is not read: the configuration is {read}"));
+        }
     }
     let problems = notes.problems.take();
     if problems.is_empty() {

@@ -20,7 +20,7 @@ use super::{
     typed_values::read_action,
     value,
 };
-use crate::yaml::LARGEST;
+use crate::{misnamed_files::misnamed_files, yaml::LARGEST};
 
 /// A rules file, read.
 ///
@@ -51,6 +51,9 @@ pub struct ParsedRules {
     /// Its `tests`, then those of the file next to it.
     pub cases: Vec<PolicyCase>,
 }
+
+/// Usual name of a rules file.
+const USUAL_NAME: &str = "permissions.yaml";
 
 const TOP: &[&str] = &["defaults", "rules", "sets", "tests"];
 const RULE: &[&str] = &[
@@ -84,9 +87,17 @@ impl RulesText {
     /// Reads the file at `path`. `None` if there is none.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// Why it cannot be read. Beside a `permissions.yaml`, a file with its name and another extension is an error: its rules would
+    /// not apply.
     pub fn read_file(path: &Path, layer: RuleLayer) -> Result<Option<Self>, ConfigErrors> {
         let notes = FileDiagnostics::for_file(path);
+        let is_usual = path.file_name().is_some_and(|name| name == USUAL_NAME);
+        if let Some(other) = misnamed_files(path, &["yml", "json"]).next().filter(|_| is_usual) {
+            let problem = format!("is not read: rules are in {USUAL_NAME}; rename or remove this file");
+            let notes = FileDiagnostics::for_file(&other);
+            notes.add_fault(0, "", ConfigFault::Refused(problem));
+            return Err(ConfigErrors(notes.problems.take()));
+        }
         let text = file_text(&notes);
         let problems = notes.problems.take();
         if !problems.is_empty() {

@@ -155,9 +155,14 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedE
             "disabledTools",
             "disabledTools: [bash]",
             &[],
-            Reported("disabledTools is an unknown setting and was ignored"),
+            Refused("disabledTools: unknown setting whose name suggests a restriction"),
         ),
-        ("disabledTools", "tools: { bash: false }", &[], Reported("tools.bash is an unknown setting and was ignored")),
+        (
+            "disabledTools",
+            "tools: { bash: false }",
+            &[],
+            Refused("tools.bash: unknown setting whose name suggests a restriction"),
+        ),
         (
             "excludeFromContext",
             "",

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use countersign_core::policy::RuleLayer;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use super::{
     super::{
         BindError, Config, ConfigFlags, ExposureKind, FileFinding, LogConfig, OnShutdown, RateLimits,
-        ServiceAuthConfig, StoragePaths, TlsFiles, UndeclaredArguments, load_config,
+        ServiceAuthConfig, StoragePaths, TlsFiles, UndeclaredArguments, load_config, read_permissions,
     },
     ConfigFixture, VARIABLES,
 };
@@ -457,4 +458,31 @@ fn the_example_loads() {
     assert_eq!(loaded.warnings, Vec::<String>::new());
     assert_eq!(loaded.config.services[0].tools.len(), 9);
     assert_eq!(loaded.config.agents.len(), 1);
+}
+
+#[test]
+fn rules_in_a_file_with_another_extension_are_refused() {
+    for other in ["permissions.yml", "permissions.json"] {
+        let scene = ConfigFixture::new("");
+        scene.write(other, "rules: []");
+        let path = scene.path().join("permissions.yaml");
+        for is_there in [false, true] {
+            if is_there {
+                scene.write("permissions.yaml", "rules: []");
+            }
+            let errors = read_permissions(&path, RuleLayer::Main).unwrap_err();
+            let want = format!("{other}: is not read: rules are in permissions.yaml; rename or remove this file");
+            assert_eq!(scene.relative_lines(&errors.to_string()), [want]);
+        }
+        assert!(read_permissions(&scene.path().join("other.yaml"), RuleLayer::Main).unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_second_configuration_is_named() {
+    let scene = ConfigFixture::new("");
+    scene.write("config.yml", "");
+    let warnings = scene.load().unwrap().warnings.join("\n");
+    let want = "config.yml is not read: the configuration is config.yaml";
+    assert!(scene.relative_lines(&warnings).contains(&want.to_owned()), "{warnings}");
 }

@@ -37,9 +37,9 @@ pub(super) struct TargetArgs {
 
 /// Returns the configuration that a gateway reads where none is named, if it is there. `agentpass` reads the same.
 pub(super) fn default_config() -> Option<PathBuf> {
-    let here = Path::new("config.yaml");
     // Any entry with that name counts, also a folder or a dangling link: reading it reports the error.
-    here.symlink_metadata().is_ok().then(|| here.to_owned())
+    let here = ["config.yaml", "config.yml"].into_iter().map(Path::new);
+    here.filter(|here| here.symlink_metadata().is_ok()).map(Path::to_owned).next()
 }
 
 impl GlobalArgs {
