@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::{HeaderName, HeaderValue};
 use countersign_core::id::PrincipalId;
 use countersign_policy_admin::service_tools::ServiceTools;
 use countersign_runtime::{Clock, CommandSource, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
@@ -29,6 +30,8 @@ pub struct McpSettings {
     pub further: Option<Arc<dyn FurtherTools>>,
     /// Limits of each principal.
     pub limits: McpLimits,
+    /// Header that the gateway sends to MCP servers: a request with it comes from the gateway itself.
+    pub own_header: Option<(HeaderName, HeaderValue)>,
 }
 
 /// Adapter. One serves all clients of a gateway.
@@ -40,6 +43,7 @@ pub struct McpAdapter {
     pub(super) secrets: GatewaySecrets,
     pub(super) further: Option<Arc<dyn FurtherTools>>,
     pub(super) limits: McpLimits,
+    pub(super) own_header: Option<(HeaderName, HeaderValue)>,
     pub(super) list: ToolList,
     pub(super) outcomes: Arc<OutcomeRouter>,
     pub(super) receipts: Arc<Receipts>,
@@ -67,6 +71,7 @@ impl McpAdapter {
             secrets: settings.secrets,
             further: settings.further,
             limits: settings.limits,
+            own_header: settings.own_header,
             list,
             outcomes,
             receipts,

@@ -10,7 +10,7 @@ use axum::{
     Router,
     body::{Body, BodyDataStream},
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
@@ -74,6 +74,13 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
         return token_required();
     };
     let principal = principal.clone();
+    let is_own = |(name, value): &(HeaderName, HeaderValue)| request.headers().get(name) == Some(value);
+    if route.adapter.own_header.as_ref().is_some_and(is_own) {
+        return problem(
+            StatusCode::LOOP_DETECTED,
+            "This gateway would call its own tools: it is no MCP server of itself",
+        );
+    }
     let session = request.headers().get(SESSION).map(|id| id.to_str().unwrap_or_default().to_owned());
     if session.as_deref().is_some_and(|session| !route.sessions.is_of(session, &principal)) {
         // A session of another principal is as unknown as none.

@@ -23,6 +23,7 @@ mod mcp;
 pub mod mcp_checks;
 mod misnamed_files;
 mod model_check;
+mod own_address;
 mod permissions;
 mod problem;
 mod providers;

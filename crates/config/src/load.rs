@@ -13,7 +13,10 @@ use super::{
     cases::DEFAULT_AGENT,
     config_field::ConfigField,
     diagnostics::FileDiagnostics,
-    exposure, location, mcp, model_check,
+    exposure, location,
+    mcp::{self, McpTransportConfig},
+    model_check,
+    own_address::is_own_address,
     problem::{ConfigErrors, ConfigFault},
     providers, sandbox, secrets, services,
     settings::{
@@ -188,17 +191,27 @@ fn build_config(
     if let Some(model) = &model {
         model_check::check_model(root, model, &providers);
     }
+    let gateway = read_gateway(&root.at("gateway"), flags);
+    let mcp_servers = mcp::read_mcp_servers(&root.at("mcp"));
+    for server in &mcp_servers {
+        if let McpTransportConfig::Http { url, .. } = &server.transport
+            && is_own_address(url, &gateway)
+        {
+            let place = root.at("mcp").at("servers").at(&server.name).at("url");
+            place.report_refusal("this is the gateway itself, which would call its own tools: expected another server");
+        }
+    }
     Config {
         file: path.map(Path::to_owned),
         permissions: flags
             .permissions
             .clone()
             .unwrap_or_else(|| path.and_then(Path::parent).unwrap_or_else(|| Path::new("")).join("permissions.yaml")),
-        gateway: read_gateway(&root.at("gateway"), flags),
+        gateway,
         agents: read_agents(root),
         telegram: read_telegram(&root.at("messenger")),
         services: services::read_services(&root.at("services")),
-        mcp_servers: mcp::read_mcp_servers(&root.at("mcp")),
+        mcp_servers,
         agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
         storage,
         approval_timeout: seconds("approval_timeout", 900),

@@ -93,7 +93,7 @@ fn subject_of(
     PolicySubject {
         principal,
         door: place.door.map(str::to_owned),
-        target: None,
+        target: is_here.then(|| server_of_tool(&content.tool)).flatten(),
         session: place.session.clone(),
         tool: content.tool.to_string(),
         signature: content.signature.clone(),
@@ -112,6 +112,12 @@ fn subject_of(
         paths: paths.map(str::to_owned).into_iter().collect(),
         shell,
     }
+}
+
+/// Returns the service of a tool of an MCP server, `mcp__SERVER__TOOL`, which gets secrets by name as any service does.
+fn server_of_tool(tool: &str) -> Option<String> {
+    let (server, _) = tool.strip_prefix("mcp__")?.split_once("__")?;
+    Some(format!("mcp:{server}"))
 }
 
 /// Returns the part of a call that a shell reads, as it was recorded with the call.

@@ -8,6 +8,7 @@ mod step;
 pub(crate) mod text_answers;
 
 pub use command::{AnswerError, AnswerForm, Command, GateReply, GrantTerms};
+pub(crate) use event::CLOSED;
 pub use event::{ApprovalScope, Event, Fallback, GateChoice, GateContent, GateResolution, GateStage, Kind};
 pub use sign_off::{APPROVE, CHANGE, DECLINE, NAMED, REJECT, SignOffDecision, parse_decision};
 pub use state::{Gate, GatePhase, GateSurface};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use countersign_protocol::agent_gate::close;
-use countersign_view::{LineMode, escape};
+use countersign_view::{LineMode, escape, escape_json};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value, json};
 use tokio_tungstenite::{
@@ -73,7 +73,7 @@ pub(crate) fn run(options: ClientOptions, command: ClientCommand) -> ExitCode {
         .and_then(|runtime| runtime.block_on(run_command(options, command)));
     match outcome {
         // The reader of the output closed the pipe: that is no failure.
-        Ok(value) => match writeln!(std::io::stdout().lock(), "{value:#}") {
+        Ok(value) => match writeln!(std::io::stdout().lock(), "{}", escape_json(&format!("{value:#}"))) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 eprintln!("Error: {error}");
                 ExitCode::from(FAILED)

@@ -119,6 +119,13 @@ enum Command {
     /// A pipe: the gateway has the tools, rules and approvals. Register it in your host, for example with
     /// `claude mcp add countersign -- countersign mcp --config /path/to/config.yaml`.
     Mcp {
+        /// Start a gateway for this host alone, which ends with it
+        ///
+        /// For hosts on a machine where no gateway runs. The gateway uses the data directory of --data or of the
+        /// configuration, and refuses to start if another gateway uses it. Without a configuration it listens on a free
+        /// port of this machine. Its address is printed on stderr; answer approvals there or with `countersign gates`.
+        #[arg(long)]
+        standalone: bool,
         #[command(flatten)]
         at: TargetArgs,
     },
@@ -351,7 +358,14 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             let at = at.merge_globals(before);
             crate::log_level::run(&at.data_dir()?, level, at.output_format())
         }
-        Command::Mcp { at } => crate::mcp::run(&at.merge_globals(before).data_dir()?.folder),
+        Command::Mcp { standalone, at } => {
+            let at = at.merge_globals(before);
+            let folder = at.data_dir()?.folder;
+            match standalone {
+                true => crate::mcp::run_standalone(&folder, at.config_path(), at.data),
+                false => crate::mcp::run(&folder),
+            }
+        }
         Command::Policy(what) => policy::run(what, before),
         Command::Completions { shell } => {
             std::io::stdout().write_all(&manual_pages::completion_script(shell))?;

@@ -1,4 +1,4 @@
-//! `countersign mcp`: a pipe between an MCP host on standard input and output, and the gateway that runs.
+//! `countersign mcp`: a pipe between an MCP host on standard input and output, and the gateway that runs, or a gateway of its own.
 //!
 //! It must not know what the lines say.
 
@@ -7,7 +7,7 @@ use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc,
@@ -17,12 +17,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use countersign_config::ConfigFlags;
 use countersign_gateway::{
     control::{ControlReply, FILE, Request},
     mcp_tools::STARTED_BY,
 };
 
-use crate::exit::fail_with;
+use crate::{exit::fail_with, serve};
 
 /// Time for the last answers once the host has gone.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -72,6 +73,33 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<ExitCode> {
     Ok(fail_with(&format!(
         "the gateway with the data directory {folder} has gone: pending calls stay pending there, repeat them when it runs again"
     )))
+}
+
+/// Runs a gateway for the host alone, with the data directory `folder`. It ends with the host.
+pub(crate) fn run_standalone(
+    folder: &Path,
+    config: Option<PathBuf>,
+    data: Option<PathBuf>,
+) -> anyhow::Result<ExitCode> {
+    // Each of them could start the next one.
+    if let Some(started_by) = std::env::var_os(STARTED_BY) {
+        bail!(
+            "the gateway with the data directory {} started this process as one of its MCP servers: expected `countersign mcp \
+             --standalone` to be started by a host, not by a gateway",
+            Path::new(&started_by).display()
+        );
+    }
+    if UnixStream::connect(folder.join(FILE)).is_ok() {
+        bail!(
+            "a gateway runs with the data directory {}: connect to it with `countersign mcp`, without --standalone, or choose \
+             another directory with --data",
+            folder.display()
+        );
+    }
+    // Hosts start several of them: without a configuration none has a claim to a certain port.
+    let port = config.is_none().then_some(0);
+    let flags = ConfigFlags { data, port, ..ConfigFlags::default() };
+    serve::run_for_host(serve::ServeOptions { config, flags })
 }
 
 /// Asks for a connection of MCP and returns its reading side.

@@ -28,6 +28,7 @@ use crate::{
     audit::{OutputFormat, block_on},
     config,
     control_client::ControlClient,
+    data_dir::DataDir,
     privileges,
     style::{ColourMode, TextStyle},
 };
@@ -46,11 +47,14 @@ pub(crate) fn run(
     what: &McpServersAction,
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
-    let loaded = config::load_config(file, data).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
-    let config = loaded.config;
+    let load = || {
+        let loaded = config::load_config(file, data.clone());
+        loaded.map(|loaded| loaded.config).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))
+    };
     match what {
-        McpServersAction::List => list_servers(&config, form),
+        McpServersAction::List => list_servers(&load()?, form),
         McpServersAction::Test { name } => {
+            let config = load()?;
             let names = match name {
                 Some(name) => vec![find_server(&config, name)?.name.clone()],
                 None => config.mcp_servers.iter().filter(|server| server.enabled).map(|one| one.name.clone()).collect(),
@@ -58,10 +62,12 @@ pub(crate) fn run(
             with_tools(&config, async |tools| test_servers(tools, &names, form).await)
         }
         McpServersAction::Approve { name, yes } => {
+            let config = load()?;
             let server = find_server(&config, name)?;
             approve_server(&config, server, *yes, form)
         }
-        McpServersAction::Revoke { name } => revoke_server(&config, name, form),
+        // A server must be stoppable while the rest of the configuration is broken.
+        McpServersAction::Revoke { name } => revoke_server(&DataDir::find(file, data.as_deref())?.folder, name, form),
     }
 }
 
@@ -289,8 +295,7 @@ fn approve_server(
     })
 }
 
-fn revoke_server(config: &Config, name: &str, form: OutputFormat) -> anyhow::Result<ExitCode> {
-    let folder = &config.storage.folder;
+fn revoke_server(folder: &Path, name: &str, form: OutputFormat) -> anyhow::Result<ExitCode> {
     privileges::become_owner_of(folder)?;
     let mut approved = ApprovedServers::open(folder)?;
     if !approved.revoke(name)? {

@@ -4,7 +4,7 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use countersign_config as config;
 use countersign_config::{Config, ConfigFlags};
-use countersign_gateway as gateway;
+use countersign_gateway::{self as gateway, GatewayRealm};
 use countersign_tools::exec;
 use countersign_view::shell_quote;
 use tokio::{
@@ -19,6 +19,22 @@ pub(crate) struct ServeOptions {
 }
 
 pub(crate) fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
+    run_gateway(options, HostLine::None)
+}
+
+/// Runs a gateway that serves an MCP host on standard input and output, and ends with it.
+pub(crate) fn run_for_host(options: ServeOptions) -> anyhow::Result<ExitCode> {
+    run_gateway(options, HostLine::Stdio)
+}
+
+/// Connection of a gateway to a host that started it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HostLine {
+    None,
+    Stdio,
+}
+
+fn run_gateway(options: ServeOptions, line: HostLine) -> anyhow::Result<ExitCode> {
     let environment = |name: &str| std::env::var(name).ok();
     let loaded = config::load_config(options.config.as_deref(), &options.flags, &environment)
         .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
@@ -26,8 +42,8 @@ pub(crate) fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    for lack in configuration_gaps(&loaded.config) {
-        tracing::warn!("{lack}");
+    if line == HostLine::None {
+        configuration_gaps(&loaded.config).iter().for_each(|lack| tracing::warn!("{lack}"));
     }
     exec::become_subreaper()?;
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -41,29 +57,54 @@ pub(crate) fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         tokio::spawn(hang_ups(tell));
         tokio::spawn(exec::reap());
         let (tell_armed, armed) = oneshot::channel();
-        let ready = |address: &str| {
+        let (tell_gone, gone) = oneshot::channel();
+        let ready = |realm: &GatewayRealm| {
             // A reader of the line may request the end at once. Until here a signal ends the process as it is.
             let _ = tell_armed.send(end_signals());
-            let mut out = std::io::stdout().lock();
-            // The reader may have closed the output.
-            let _ = writeln!(out, "countersign ready on {address}").and_then(|()| out.flush());
+            match line {
+                HostLine::None => {
+                    let mut out = std::io::stdout().lock();
+                    // The reader may have closed the output.
+                    let _ = writeln!(out, "countersign ready on {}", realm.url()).and_then(|()| out.flush());
+                }
+                HostLine::Stdio => serve_host(realm, tell_gone),
+            }
+        };
+        let stop = async {
+            match line {
+                HostLine::None => wait_for_signal(armed).await,
+                HostLine::Stdio => {
+                    tokio::select! {
+                        () = wait_for_signal(armed) => {}
+                        _ = gone => {}
+                    }
+                }
+            }
         };
         let ground = gateway::Platform::of_this_machine(program);
-        gateway::serve(
-            loaded.config,
-            ground,
-            |text| tracing::warn!("{text}"),
-            ready,
-            reload,
-            levels,
-            wait_for_signal(armed),
-        )
-        .await
+        gateway::serve(loaded.config, ground, |text| tracing::warn!("{text}"), ready, reload, levels, stop).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     exec::kill_remaining();
     outcome?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves the host on standard input and output. `gone` is told when it has gone.
+fn serve_host(realm: &GatewayRealm, gone: oneshot::Sender<()>) {
+    let folder = shell_quote(realm.config().storage.folder.display());
+    // Standard output is the host's.
+    let _ = writeln!(
+        std::io::stderr(),
+        "countersign: a gateway of its own serves this host; answer approvals at {}, or with `countersign gates --data {folder}`",
+        realm.url()
+    );
+    let input = tokio::io::BufReader::new(tokio::io::stdin());
+    let serving = realm.serve_mcp_host(input, tokio::io::stdout(), nix::unistd::getuid().as_raw());
+    tokio::spawn(async move {
+        serving.await;
+        let _ = gone.send(());
+    });
 }
 
 /// Lists the parts that a gateway starts without, with the next step, for the operator: agents, services, messengers.

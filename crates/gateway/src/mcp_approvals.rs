@@ -7,9 +7,9 @@ use std::{sync::Arc, time::Duration};
 use countersign_core::{
     call::{self, AgentRequest, CallDetails, CallEnd, RequestExecutor},
     digest::{Digest, canonical_json},
-    engine::{Command, CommandError, EngineReply},
-    id::{PrincipalId, SessionId},
-    session::{self, Settings as SessionSettings},
+    engine::{Command, Engine, EngineReply},
+    id::{GateId, PrincipalId, SessionId},
+    session::Settings as SessionSettings,
     tool::{RepeatMode, ToolEffect},
 };
 use countersign_mcp_client::{ServerApproval, ServerDefinition, ServerListing, ToolApproval};
@@ -18,7 +18,10 @@ use countersign_view::Protocol;
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
-use crate::mcp_tools::{ApproveError, McpTools};
+use crate::{
+    mcp_session::open_session,
+    mcp_tools::{ApproveError, McpTools},
+};
 
 /// Service of the requests. That of a server's tools begins otherwise.
 const SERVICE: &str = "gateway:mcp";
@@ -49,7 +52,7 @@ pub(crate) async fn request_approvals(
         }
     };
     let requests = handle.source(InboxLane::Request);
-    open_session(&requests, approval_timeout, unapproved.len()).await?;
+    open_approval_session(&requests, approval_timeout, unapproved.len()).await?;
     for definition in unapproved {
         match request_approval(&requests, definition).await {
             // Without it the server is not offered, and the command line can approve it.
@@ -62,23 +65,17 @@ pub(crate) async fn request_approvals(
     Ok(())
 }
 
-async fn open_session(requests: &CommandSource, approval_timeout: Duration, servers: usize) -> Result<(), OwnerError> {
+async fn open_approval_session(
+    requests: &CommandSource,
+    approval_timeout: Duration,
+    servers: usize,
+) -> Result<(), OwnerError> {
     let settings = SessionSettings {
         approval_timeout,
         max_pending: u32::try_from(servers).unwrap_or(u32::MAX).max(100),
         ..SessionSettings::default()
     };
-    let open = session::Command::Open {
-        cwd: String::new(),
-        name: Some("MCP servers".to_owned()),
-        parent: None,
-        door: Some(Protocol::Mcp.name().to_owned()),
-        settings: Box::new(settings),
-    };
-    match requests.send_command(Command::Session(SessionId::new(SESSION), open)).await {
-        Ok(_) | Err(OwnerError::Refusal(CommandError::SessionExists(_))) => Ok(()),
-        Err(error) => Err(error),
-    }
+    open_session(requests, &SessionId::new(SESSION), "MCP servers", settings).await
 }
 
 async fn request_approval(requests: &CommandSource, definition: &ServerDefinition) -> Result<(), OwnerError> {
@@ -97,7 +94,7 @@ pub(crate) async fn request_changes(handle: OwnerHandle, tools: Arc<McpTools>, a
             }
             let server = &listing.server;
             let requested = async {
-                open_session(&requests, approval_timeout, 1).await?;
+                open_approval_session(&requests, approval_timeout, 1).await?;
                 request_once(&requests, TOOLS_TOOL, server, tools_arguments(&listing, &approval)).await
             };
             match requested.await {
@@ -179,8 +176,42 @@ fn tools_arguments(listing: &ServerListing, approval: &ServerApproval) -> Map<St
     shown
 }
 
+/// Request of an approval whose gate is pending.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ApprovalRequest {
+    /// To start a server that was shown with these arguments.
+    Server {
+        /// Its name.
+        name: String,
+        /// Its definition, as approvers see it.
+        arguments: Map<String, Value>,
+    },
+    /// To offer the tools of a server as they are.
+    Tools {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Returns the requests of the gateway whose gates are pending.
+pub(crate) fn pending_requests(engine: &Engine) -> Vec<(GateId, ApprovalRequest)> {
+    let of_gateway =
+        engine.state().pending_gates().filter(|gate| gate.session().is_some_and(|id| id.as_str() == SESSION));
+    let requests = of_gateway.filter_map(|gate| {
+        let content = engine.admitted().call_content(gate.call()?)?;
+        let name = content.arguments.get("server")?.as_str()?.to_owned();
+        let request = match &*content.tool {
+            SERVER_TOOL => ApprovalRequest::Server { name, arguments: content.arguments.clone() },
+            TOOLS_TOOL => ApprovalRequest::Tools { name },
+            _ => return None,
+        };
+        Some((gate.id(), request))
+    });
+    requests.collect()
+}
+
 /// Returns what a person is shown of a server: all of its definition but values of secrets.
-fn server_arguments(definition: &ServerDefinition) -> Map<String, Value> {
+pub(crate) fn server_arguments(definition: &ServerDefinition) -> Map<String, Value> {
     let mut shown = Map::from_iter([("server".to_owned(), Value::from(definition.name.as_str()))]);
     if let Value::Object(description) = definition.description() {
         let is_said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
@@ -225,7 +256,10 @@ async fn approve_server(tools: &McpTools, arguments: &Map<String, Value>) -> App
         return Err(ApproveError::Unknown(name.to_owned()));
     }
     let (listing, approval) = tools.compare(name).await?;
-    tools.approve(name, &listing).await?;
+    // At a terminal somebody approved it meanwhile, and saw its tools.
+    if approval.is_new || approval.definition_changed {
+        tools.approve(name, &listing).await?;
+    }
     Ok((listing, approval))
 }
 

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use axum::http::{HeaderName, HeaderValue};
 use countersign_adapter_mcp::{FurtherTool, FurtherTools};
 use countersign_config::{Config, McpServerConfig, McpTransportConfig, UndeclaredArguments};
 use countersign_core::{call::CallDetails, message::MessageBlock, policy::arguments::DeclaredArgument, tool::ToolSpec};
@@ -31,6 +32,9 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::mcp_approvals::server_arguments;
 
 /// Servers of a gateway, and the registry of all tools that its runs have.
 pub struct McpTools {
@@ -42,6 +46,8 @@ pub struct McpTools {
     /// Tools for agents that make requests. Those of the servers are added to them.
     catalog: Arc<ToolCatalog>,
     secrets: GatewaySecrets,
+    /// Value of the header that servers at an address get.
+    own_id: Option<String>,
     /// Number of changes so far.
     changed: watch::Sender<u64>,
     /// Servers of which a call was refused: a tool may have changed.
@@ -61,6 +67,9 @@ const SERVICE_PREFIX: &str = "mcp:";
 
 /// Variable that a gateway sets for the MCP servers that it starts: its data directory. `countersign mcp` in one of them would call itself.
 pub const STARTED_BY: &str = "COUNTERSIGN_MCP";
+
+/// Header of requests to MCP servers, with an id of the gateway. A gateway that gets its own would call itself.
+const OWN_HEADER: &str = "countersign-gateway";
 
 /// Reason that a server was not approved. The approvals are as they were.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +100,7 @@ impl McpTools {
         catalog: Arc<ToolCatalog>,
         options: McpOptions,
     ) -> Result<Self, BadDefinition> {
-        let secrets = options.secrets.clone();
+        let (secrets, own_id) = (options.secrets.clone(), options.headers.get(OWN_HEADER).cloned());
         let enabled = config.mcp_servers.iter().filter(|server| server.enabled);
         let servers = McpServers::new(enabled.map(server_definition).collect(), options)?;
         let tools = Self {
@@ -101,12 +110,19 @@ impl McpTools {
             own,
             catalog,
             secrets,
+            own_id,
             changed: watch::Sender::default(),
             refused: Arc::default(),
             reloading: Mutex::default(),
         };
         tools.reload();
         Ok(tools)
+    }
+
+    /// Returns the header by which a gateway knows its own requests.
+    pub(crate) fn own_header(&self) -> Option<(HeaderName, HeaderValue)> {
+        let value = HeaderValue::from_str(self.own_id.as_deref()?).ok()?;
+        Some((HeaderName::from_static(OWN_HEADER), value))
     }
 
     /// Returns the servers.
@@ -145,7 +161,8 @@ impl McpTools {
             let tool = Arc::new(McpTool::new(self.servers.clone(), approved.clone()));
             for_agents.insert(name.clone(), service_tool(&approved, &tool));
             let server = approved.server.clone();
-            tools.push(Arc::new(WatchedTool { tool: Arc::clone(&tool), server, refused: Arc::clone(&self.refused) }));
+            let (refused, secrets) = (Arc::clone(&self.refused), self.secrets.clone());
+            tools.push(Arc::new(WatchedTool { tool: Arc::clone(&tool), server, refused, secrets }));
             by_name.insert(name, (approved, tool));
         }
         let registry = Arc::new(ToolRegistry::from_tools(tools));
@@ -156,7 +173,8 @@ impl McpTools {
 
     /// Calls an approved tool for an agent's request. `None` if its service is no MCP server.
     pub async fn call_for_agent(&self, content: &CallDetails, cancel: CancellationToken) -> Option<ServiceOutcome> {
-        let service = content.request.as_ref()?.service.as_deref()?;
+        let request = content.request.as_ref()?;
+        let (service, caller) = (request.service.as_deref()?, request.principal.as_str());
         service.strip_prefix(SERVICE_PREFIX)?;
         let tool = self.offered.lock().by_name.get(&*content.tool).cloned();
         if tool.is_none() && self.catalog.services().contains_key(&*content.tool) {
@@ -172,7 +190,7 @@ impl McpTools {
             Ok(arguments) => arguments,
             Err(problem) => return Some(ServiceOutcome::NotBegun(problem)),
         };
-        Some(match self.servers.call_approved(&approved, arguments, cancel, ProgressSink::default()).await {
+        Some(match self.servers.call_approved(&approved, caller, arguments, cancel, ProgressSink::default()).await {
             CallOutcome::Done { content, is_error, structured } => {
                 if is_error {
                     ServiceOutcome::Failed(error_text(&content, &self.secrets))
@@ -180,14 +198,12 @@ impl McpTools {
                     ServiceOutcome::Done(self.redact(&content, structured).to_string())
                 }
             }
-            CallOutcome::Failed { text } => {
-                ServiceOutcome::Failed(self.secrets.redactor().redact_text(&text).into_owned())
-            }
+            CallOutcome::Failed { text } => ServiceOutcome::Failed(self.redact_text(&text)),
             CallOutcome::NotBegun { text } => {
                 self.refused.add(approved.server);
-                ServiceOutcome::NotBegun(text)
+                ServiceOutcome::NotBegun(self.redact_text(&text))
             }
-            CallOutcome::InDoubt { text } => ServiceOutcome::InDoubt(text),
+            CallOutcome::InDoubt { text } => ServiceOutcome::InDoubt(self.redact_text(&text)),
         })
     }
 
@@ -200,6 +216,10 @@ impl McpTools {
                 return servers;
             }
         }
+    }
+
+    fn redact_text(&self, text: &str) -> String {
+        self.secrets.redactor().redact_text(text).into_owned()
     }
 
     /// Returns a result as an agent gets it, without values of secrets: `content`, and `structuredContent` if there is one.
@@ -251,17 +271,44 @@ impl McpTools {
         Ok(self.servers.definitions().filter(|definition| !approved.is_approved(definition)).collect())
     }
 
+    /// Returns true if a server is approved as it is defined.
+    pub(crate) fn is_approved(&self, server: &str) -> Result<bool, ApprovalError> {
+        let approved = ApprovedServers::open(&self.data_dir)?;
+        Ok(self.definition(server).is_some_and(|definition| approved.is_approved(definition)))
+    }
+
+    /// Returns true if a server is defined as approvers were shown it.
+    pub(crate) fn is_defined_as(&self, server: &str, shown: &Map<String, Value>) -> bool {
+        self.definition(server).is_some_and(|definition| server_arguments(definition) == *shown)
+    }
+
+    /// Returns true if a server is approved as approvers were shown it.
+    pub(crate) fn approves(&self, server: &str, shown: &Map<String, Value>) -> Result<bool, ApprovalError> {
+        Ok(self.is_defined_as(server, shown) && self.is_approved(server)?)
+    }
+
+    /// Returns the servers whose approval was taken back, and whose tools may still have standing approvals.
+    pub(crate) fn revoked_servers(&self) -> Result<BTreeSet<String>, ApprovalError> {
+        Ok(ApprovedServers::open(&self.data_dir)?.revoked().clone())
+    }
+
+    /// Notes that tools of these servers have no standing approvals any more.
+    pub(crate) fn forget_revoked(&self, servers: &BTreeSet<String>) -> Result<(), ApprovalError> {
+        ApprovedServers::open(&self.data_dir)?.forget_revoked(servers)
+    }
+
     /// Ends all servers.
     pub async fn close(&self) {
         self.servers.close().await;
     }
 }
 
-/// A tool of runs that tells of refused calls.
+/// A tool of runs that gets secrets by name, and tells of refused calls.
 struct WatchedTool {
     tool: Arc<McpTool>,
     server: String,
     refused: Arc<RefusedServers>,
+    secrets: GatewaySecrets,
 }
 
 /// Servers of which a call was refused, and that nobody has compared since. They are no more than there are servers.
@@ -284,7 +331,10 @@ impl AgentTool for WatchedTool {
     }
 
     fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
-        self.tool.check_arguments(arguments)
+        let checked = self.tool.check_arguments(arguments)?;
+        // No gate opens for a call that could not be sent.
+        self.secrets.fill_arguments(&checked).map_err(CallFailure::Invalid)?;
+        Ok(checked)
     }
 
     fn run<'a>(
@@ -293,6 +343,7 @@ impl AgentTool for WatchedTool {
         cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
         Box::pin(async move {
+            let arguments = self.secrets.fill_arguments(&arguments).map_err(CallFailure::NotBegun)?;
             let outcome = self.tool.run(arguments, cx).await;
             if matches!(outcome, Err(CallFailure::NotBegun(_))) {
                 self.refused.add(self.server.clone());
@@ -400,6 +451,7 @@ pub fn server_options(config: &Config, program: &Path, sandbox: Sandbox, secrets
         sandbox,
         secrets,
         variables: BTreeMap::from([started_by]),
+        headers: BTreeMap::from([(OWN_HEADER.to_owned(), Uuid::now_v7().simple().to_string())]),
         ..McpOptions::new(ExecLauncher::new(program), server_homes(config))
     }
 }

@@ -31,11 +31,17 @@ use countersign_http::{
     tokens::WatchedTokens,
     web::WebAuth,
 };
+use countersign_mcp_client::McpOptions;
 use countersign_policy_admin::rules_file::RulesFile;
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
 use countersign_telegram::{self as telegram, HealthProbe, InboundHook, TelegramMessenger};
+use countersign_view::principals;
 use futures_util::FutureExt as _;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, BufReader},
+    sync::watch,
+    task::JoinSet,
+};
 
 pub use prepared::{NoticeFn, PreparedRealm};
 use routes::RouteParts;
@@ -44,6 +50,8 @@ use crate::{
     checkup,
     control::{ControlSocket, SocketParts},
     mcp_approvals,
+    mcp_changes::{ChangeError, apply_changes},
+    mcp_questions::{self, ServerQuestions},
     mcp_tools::{self, McpTools},
     platform::Platform,
     port::PortAddress,
@@ -56,6 +64,8 @@ use crate::{
 
 /// Time after which an idle session leaves memory.
 const IDLE: Duration = Duration::from_secs(600);
+/// Principal of what the gateway does by itself.
+const GATEWAY: &str = "gateway";
 /// Longest wait for connections at the close of the gateway.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -122,7 +132,11 @@ impl GatewayRealm {
         let sandbox = checkup::build_sandbox(&config);
         let workspaces = SessionWorkspaces::new(&program, sandbox, secrets.clone(), &config.agents_dir, clock.clone());
         let workspaces = Arc::new(workspaces);
-        let mcp_options = mcp_tools::server_options(&config, &program, checkup::build_server_sandbox(&config), secrets);
+        let questions = Arc::new(ServerQuestions::default());
+        let mcp_options = McpOptions {
+            asker: Some(Arc::clone(&questions) as _),
+            ..mcp_tools::server_options(&config, &program, checkup::build_server_sandbox(&config), secrets.clone())
+        };
         let mcp_tools = Arc::new(McpTools::from_config(
             &config,
             Arc::clone(workspaces.registry()),
@@ -151,6 +165,8 @@ impl GatewayRealm {
             idle: Some(IDLE),
         };
         let handle = OwnerHandle::open(log, options).await?;
+        questions.open(&handle, secrets, config.clarify_timeout);
+        mcp_questions::withdraw_left_questions(&handle).await?;
         let traces = collector.follow_log(&handle).await;
         let mcp = run_environment::mcp_settings(&config, &agents, &mcp_tools);
         let mcp = McpAdapter::open(handle.clone(), clock.clone(), mcp).await?;
@@ -176,6 +192,7 @@ impl GatewayRealm {
             open_connections: open_connections.clone(),
         };
         let control = ControlSocket::open(owned, socket_parts, users).map_err(in_folder)?;
+        apply_mcp_changes(&handle, &mcp_tools).await?;
         mcp_approvals::request_approvals(&handle, &mcp_tools, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {
@@ -317,10 +334,31 @@ impl GatewayRealm {
         Arc::clone(&self.doors)
     }
 
+    /// Serves an MCP host of a user of this machine, over streams of this process, to its end.
+    pub fn serve_mcp_host<R, W>(
+        &self,
+        reader: BufReader<R>,
+        writer: W,
+        user: u32,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (mcp, open_connections) = (Arc::clone(&self.mcp), self.doors.open_connections.clone());
+        async move {
+            let _open = open_connections.mcp.increment_guard();
+            mcp.serve_stream(reader, writer, &principals::of_mcp_host(user)).await;
+        }
+    }
+
     /// Brings the rules of its file and the approvals of MCP servers into force. A rules file that does not load leaves the earlier ones
     /// in force.
     pub async fn reload(&self) {
         self.mcp_tools.reload();
+        if let Err(error) = apply_mcp_changes(&self.handle, &self.mcp_tools).await {
+            (self.notice)(&format!("the approvals of MCP servers were not applied: {error}"));
+        }
         match self.rules_file.reload(None).await {
             Ok(warnings) => {
                 warnings.iter().for_each(|warning| (self.notice)(warning));
@@ -407,6 +445,18 @@ fn log_views() -> Vec<Arc<dyn LogView>> {
         Arc::new(gsv::StartedCallsView),
         Arc::new(gsv::JobRunsView),
     ]
+}
+
+/// Brings approvals of MCP servers into force that were changed without this process. A file that cannot be read changes nothing.
+async fn apply_mcp_changes(handle: &OwnerHandle, tools: &McpTools) -> Result<(), OwnerError> {
+    match apply_changes(handle, tools, None, &PrincipalId::new(GATEWAY)).await {
+        Ok(()) => Ok(()),
+        Err(ChangeError::Owner(error)) => Err(error),
+        Err(ChangeError::File(error)) => {
+            tracing::error!("{error}; standing approvals of MCP tools stay as they are");
+            Ok(())
+        }
+    }
 }
 
 /// Withdraws every pending gate, as the settings say.

@@ -198,6 +198,7 @@ pub(super) fn mcp_settings(
             approval_timeout: config.approval_timeout,
             question_timeout: config.clarify_timeout,
         },
+        own_header: mcp_tools.own_header(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     traces::TraceDestination,
 };
 
-/// Runs a gateway until `stop`. `ready` gets its address once it takes connections; `reload` gives a value whenever the rules
+/// Runs a gateway until `stop`. `ready` gets it once it takes connections; `reload` gives a value whenever the rules
 /// are to be read again; `levels` are the log levels, `notice` is for users.
 ///
 /// # Errors
@@ -24,7 +24,7 @@ pub async fn serve(
     config: Config,
     platform: Platform,
     notice: impl Fn(&str) + Send + Sync + 'static,
-    ready: impl FnOnce(&str),
+    ready: impl FnOnce(&GatewayRealm),
     mut reload: mpsc::Receiver<()>,
     levels: LogLevels,
     stop: impl Future<Output = ()>,
@@ -50,7 +50,7 @@ pub async fn serve(
         serving.spawn(health.serve_health(realm.doors(), aside, realm.closing()));
     }
     serving.spawn(port.serve(realm.doors(), places, realm.closing()));
-    ready(realm.url());
+    ready(&realm);
 
     tokio::pin!(stop);
     let reloading = async {

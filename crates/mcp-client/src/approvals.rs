@@ -6,7 +6,7 @@
 mod differences;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, OpenOptions},
     io,
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
@@ -76,6 +76,7 @@ pub enum ApprovalError {
 pub struct ApprovedServers {
     path: PathBuf,
     servers: BTreeMap<String, ApprovedServer>,
+    revoked: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -83,6 +84,9 @@ pub struct ApprovedServers {
 struct ApprovalFile {
     version: u32,
     servers: BTreeMap<String, ApprovedServer>,
+    /// Servers whose approval was taken back, until a gateway has revoked the standing approvals of their tools.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    revoked: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,7 +163,7 @@ impl ApprovedServers {
                 // A link that leads nowhere is no missing file.
                 return match fs::symlink_metadata(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        Ok(Self { path, servers: BTreeMap::new() })
+                        Ok(Self { path, servers: BTreeMap::new(), revoked: BTreeSet::new() })
                     }
                     Ok(_) | Err(_) => Err(unreadable(error)),
                 };
@@ -175,7 +179,7 @@ impl ApprovedServers {
         if file.version != VERSION {
             return Err(invalid(format!("its version is {}, expected {VERSION}", file.version)));
         }
-        Ok(Self { path, servers: file.servers })
+        Ok(Self { path, servers: file.servers, revoked: file.revoked })
     }
 
     /// Returns the approved tools of a server, for its definition as it is now, as they were approved.
@@ -227,7 +231,7 @@ impl ApprovedServers {
         let tools = tools.iter().filter(|tool| tool.server == definition.name);
         let tools = tools.map(|tool| (tool.name.clone(), ApprovedTool::from_server_tool(tool))).collect();
         let approved = ApprovedServer { definition: definition.digest(), tools };
-        self.change(|servers| servers.insert(definition.name.clone(), approved)).map(drop)
+        self.change(|file| file.servers.insert(definition.name.clone(), approved)).map(drop)
     }
 
     /// Records the approval of one more tool, or of its changed form, of a server that is approved under this definition. False
@@ -236,8 +240,9 @@ impl ApprovedServers {
     /// # Errors
     /// [`ApprovalError`], with the approvals as they were.
     pub fn approve_tool(&mut self, definition: &ServerDefinition, tool: &ServerTool) -> Result<bool, ApprovalError> {
-        self.change(|servers| {
-            let server = servers.get_mut(&definition.name).filter(|server| server.definition == definition.digest());
+        self.change(|file| {
+            let server =
+                file.servers.get_mut(&definition.name).filter(|server| server.definition == definition.digest());
             let Some(server) = server.filter(|_| tool.server == definition.name) else { return false };
             server.tools.insert(tool.name.clone(), ApprovedTool::from_server_tool(tool));
             true
@@ -249,11 +254,30 @@ impl ApprovedServers {
     /// # Errors
     /// [`ApprovalError`], with the approvals as they were.
     pub fn revoke(&mut self, server: &str) -> Result<bool, ApprovalError> {
-        self.change(|servers| servers.remove(server).is_some())
+        self.change(|file| {
+            let is_approved = file.servers.remove(server).is_some();
+            if is_approved {
+                file.revoked.insert(server.to_owned());
+            }
+            is_approved
+        })
+    }
+
+    /// Returns the servers whose approval was taken back, and whose tools may still have standing approvals.
+    pub const fn revoked(&self) -> &BTreeSet<String> {
+        &self.revoked
+    }
+
+    /// Notes that tools of these servers have no standing approvals any more.
+    ///
+    /// # Errors
+    /// [`ApprovalError`], with the approvals as they were.
+    pub fn forget_revoked(&mut self, servers: &BTreeSet<String>) -> Result<(), ApprovalError> {
+        self.change(|file| file.revoked.retain(|server| !servers.contains(server)))
     }
 
     /// Changes the approvals that the file has now. No other process changes them meanwhile.
-    fn change<T>(&mut self, work: impl FnOnce(&mut BTreeMap<String, ApprovedServer>) -> T) -> Result<T, ApprovalError> {
+    fn change<T>(&mut self, work: impl FnOnce(&mut ApprovalFile) -> T) -> Result<T, ApprovalError> {
         let unwritable = |problem| ApprovalError::Unwritable { path: self.path.clone(), problem };
         let lock = OpenOptions::new()
             .write(true)
@@ -264,13 +288,13 @@ impl ApprovedServers {
             .map_err(unwritable)?;
         lock.lock().map_err(unwritable)?;
         let folder = self.path.parent().unwrap_or_else(|| Path::new(""));
-        let mut servers = Self::open(folder)?.servers;
-        let changed = work(&mut servers);
-        let file = ApprovalFile { version: VERSION, servers };
+        let Self { servers, revoked, .. } = Self::open(folder)?;
+        let mut file = ApprovalFile { version: VERSION, servers, revoked };
+        let changed = work(&mut file);
         let text = serde_json::to_string_pretty(&file).map_err(io::Error::other);
         let written = text.and_then(|text| replace_file(&self.path, text.as_bytes(), FileAccess::Private));
         written.map_err(|problem| ApprovalError::Unwritable { path: self.path.clone(), problem })?;
-        self.servers = file.servers;
+        (self.servers, self.revoked) = (file.servers, file.revoked);
         Ok(changed)
     }
 }

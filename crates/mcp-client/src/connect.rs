@@ -81,7 +81,7 @@ async fn open_once(
             let (read, write) = pipes.stream.into_split();
             let process = Some(ServerProcess { program, errors });
             let transport = PipeTransport::new(read, write, Arc::clone(&monitor), process);
-            Connection::open(transport, monitor, generation).await
+            Connection::open(transport, monitor, generation, options.asker.clone()).await
         }
         ServerTransport::Http { url, headers, auth } => {
             let headers = fill_values(headers, &options.secrets).map_err(other)?;
@@ -94,8 +94,11 @@ async fn open_once(
             };
             let hidden = headers.values().chain(token.as_ref().map(|token| &token.token));
             let monitor = new_monitor(options, hidden);
+            let own = options.headers.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
+            let headers = headers.into_iter().chain(own).collect();
             let transport = GuardedHttp::new(url, &headers, token.as_ref(), Arc::clone(&monitor)).map_err(other)?;
-            let mut connection = Connection::open(transport, monitor, generation).await?;
+            let asker = options.asker.clone();
+            let mut connection = Connection::open(transport, monitor, generation, asker).await?;
             connection.valid_until = token.map(|token| Instant::now() + token.lifetime.saturating_sub(TOKEN_MARGIN));
             Ok(connection)
         }
@@ -104,7 +107,7 @@ async fn open_once(
             let monitor = new_monitor(options, []);
             let (read, write) = tokio::io::split(server.start());
             let transport = PipeTransport::new(read, write, Arc::clone(&monitor), None);
-            Connection::open(transport, monitor, generation).await
+            Connection::open(transport, monitor, generation, options.asker.clone()).await
         }
     }
 }
@@ -132,7 +135,8 @@ fn other_homes(options: &McpOptions, home: &Path) -> Result<Vec<PathBuf>, String
 
 fn new_monitor<'a>(options: &McpOptions, hidden: impl IntoIterator<Item = &'a SecretString>) -> Arc<ConnectionMonitor> {
     let hidden = hidden.into_iter().map(|value| value.expose_secret()).filter(|value| value.len() >= SHORTEST);
-    Arc::new(ConnectionMonitor::new(options.limits, Redactor::for_secrets(hidden, HIDDEN)))
+    let monitor = ConnectionMonitor::new(options.limits, Redactor::for_secrets(hidden, HIDDEN));
+    Arc::new(monitor.with_secrets(options.secrets.clone()))
 }
 
 fn fill_values(

@@ -5,15 +5,14 @@
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
-    ClientHandler, RoleClient,
+    RoleClient,
     model::{
-        CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification,
-        ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, ErrorData, Implementation,
-        NumberOrString, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
+        CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest, NumberOrString,
+        ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
     },
     service::{
-        ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RequestContext,
-        RunningService, ServiceError,
+        ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RunningService,
+        ServiceError,
     },
     transport::{DynamicTransportError, Transport},
 };
@@ -21,7 +20,10 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    client_handler::LimitedClient,
     connection_monitor::{ConnectionMonitor, ProgressSink},
+    open_call::OpenCall,
+    questions::QuestionAsker,
     send_error::SendError,
 };
 
@@ -76,8 +78,10 @@ pub(crate) enum RequestFailure {
 /// Bounds of the wait for an answer.
 #[derive(Clone)]
 pub(crate) struct RequestWait {
-    /// Time limit from now.
+    /// Time limit from now, unless it is a request of a call.
     pub(crate) limit: Duration,
+    /// The call, which has a time limit of its own and may ask people.
+    pub(crate) call: Option<Arc<OpenCall>>,
     /// Ends the wait.
     pub(crate) cancel: CancellationToken,
     /// Sink of its progress.
@@ -87,13 +91,21 @@ pub(crate) struct RequestWait {
 impl RequestWait {
     /// Creates a wait that only its time limit ends.
     pub(crate) fn with_limit(limit: Duration) -> Self {
-        Self { limit, cancel: CancellationToken::new(), progress: ProgressSink::default() }
+        Self { limit, call: None, cancel: CancellationToken::new(), progress: ProgressSink::default() }
+    }
+
+    /// Waits for the end of the time limit.
+    async fn expire(&self) {
+        match &self.call {
+            Some(call) => call.expire().await,
+            None => tokio::time::sleep(self.limit).await,
+        }
     }
 }
 
 /// A connection to a server.
 pub(crate) struct Connection {
-    service: RunningService<RoleClient, GrantsNothing>,
+    service: RunningService<RoleClient, LimitedClient>,
     monitor: Arc<ConnectionMonitor>,
     opened: Instant,
     /// Moment from which the credentials of the connection do not count any more.
@@ -102,13 +114,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Agrees with the server on a version.
+    /// Agrees with the server on a version. Its questions to people go to `asker`; without one they are cancelled.
     ///
     /// *Cancellation*: dropping the future closes the transport.
     pub(crate) async fn open<T: Transport<RoleClient> + 'static>(
         transport: T,
         monitor: Arc<ConnectionMonitor>,
         generation: ProtocolGeneration,
+        asker: Option<Arc<dyn QuestionAsker>>,
     ) -> Result<Self, OpenFailure> {
         let mode = match generation {
             ProtocolGeneration::Unknown => ClientLifecycleMode::Auto {
@@ -117,7 +130,8 @@ impl Connection {
             },
             ProtocolGeneration::Handshake => ClientLifecycleMode::Initialize,
         };
-        let service = GrantsNothing.serve_with_lifecycle(transport, mode).await;
+        let client = LimitedClient::new(Arc::clone(&monitor), asker);
+        let service = client.serve_with_lifecycle(transport, mode).await;
         let service = service.map_err(|error| open_failure(&error, &monitor))?;
         let connection = Self { service, monitor, opened: Instant::now(), valid_until: None, subscription: None };
         connection.with_known_version()
@@ -190,12 +204,13 @@ impl Connection {
         wait: RequestWait,
     ) -> Result<ServerResult, RequestFailure> {
         let closed = || self.monitor.close_reason();
+        let _open_call = wait.call.as_ref().map(|call| self.monitor.watch_call(call));
         let options = PeerRequestOptions::no_options();
         let handle = self.service.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|_| RequestFailure::NotSent(closed()))?;
         let id = handle.id.clone();
         let mut open = OpenRequest { monitor: &self.monitor, id: Some(&id) };
-        let _progress = self.monitor.watch_progress(&handle.progress_token, wait.progress);
+        let _progress = self.monitor.watch_progress(&handle.progress_token, wait.progress.clone());
         let answer = tokio::select! {
             biased;
             answer = handle.await_response() => answer,
@@ -203,7 +218,7 @@ impl Connection {
             () = wait.cancel.cancelled() => {
                 return Err(self.give_up(open, "the call was cancelled".to_owned()).await);
             }
-            () = tokio::time::sleep(wait.limit) => {
+            () = wait.expire() => {
                 let late = format!("no answer within {} s", wait.limit.as_secs());
                 return Err(self.give_up(open, self.monitor.explain(late)).await);
             }
@@ -292,37 +307,6 @@ impl OpenRequest<'_> {
 impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
         self.withdraw();
-    }
-}
-
-/// The client as servers see it: no sampling, no roots, no user to ask.
-#[derive(Clone, Copy, Debug)]
-struct GrantsNothing;
-
-impl ClientHandler for GrantsNothing {
-    #[expect(deprecated, reason = "servers of all supported versions may request it")]
-    async fn create_message(
-        &self,
-        _params: rmcp::model::CreateMessageRequestParams,
-        _context: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
-        let text = "sampling is refused: this client gives servers no access to its models";
-        Err(ErrorData::new(ErrorCode::INVALID_REQUEST, text, None))
-    }
-
-    async fn create_elicitation(
-        &self,
-        _request: ElicitRequestParams,
-        _context: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, ErrorData> {
-        // A decline would be the answer of a person.
-        Ok(ElicitResult::new(ElicitationAction::Cancel))
-    }
-
-    fn get_info(&self) -> ClientConfig {
-        let implementation = Implementation::new("countersign", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), implementation)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }
 

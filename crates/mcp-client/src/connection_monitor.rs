@@ -3,6 +3,7 @@
 //! It must not know how messages are carried.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt,
     sync::{
@@ -12,15 +13,15 @@ use std::{
     time::Duration,
 };
 
-use countersign_runtime::tools::secrets::Redactor;
+use countersign_runtime::tools::{GatewaySecrets, secrets::Redactor};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, NumberOrString, ProgressToken, ServerJsonRpcMessage,
     ServerNotification,
 };
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{options::McpLimits, text::printable_excerpt};
+use crate::{open_call::OpenCall, options::McpLimits, text::printable_excerpt};
 
 /// Span in which the messages of a server are counted.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -77,9 +78,13 @@ pub(crate) enum Admission {
 pub(crate) struct ConnectionMonitor {
     limits: McpLimits,
     redactor: Redactor,
+    /// Secrets that arguments of calls may hold.
+    secrets: GatewaySecrets,
     state: Mutex<MonitorState>,
     closed: CancellationToken,
     tools_changed: AtomicBool,
+    /// Tool calls that the server works on, the oldest first.
+    calls: watch::Sender<Vec<Arc<OpenCall>>>,
 }
 
 #[derive(Default)]
@@ -104,10 +109,17 @@ impl ConnectionMonitor {
         Self {
             limits,
             redactor,
+            secrets: GatewaySecrets::default(),
             state: Mutex::default(),
             closed: CancellationToken::new(),
             tools_changed: AtomicBool::new(false),
+            calls: watch::Sender::default(),
         }
+    }
+
+    /// Hides these secrets too: a server may repeat what it got.
+    pub(crate) fn with_secrets(self, secrets: GatewaySecrets) -> Self {
+        Self { secrets, ..self }
     }
 
     pub(crate) const fn limits(&self) -> &McpLimits {
@@ -116,7 +128,33 @@ impl ConnectionMonitor {
 
     /// Returns `text` of the server for people: without secrets, on one line and cut.
     pub(crate) fn show_text(&self, text: &str) -> String {
-        printable_excerpt(&self.redactor.redact_text(text))
+        printable_excerpt(&self.redact(text))
+    }
+
+    /// Returns `text` without secrets.
+    pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.secrets.redactor().redact_text(text) {
+            Cow::Borrowed(text) => self.redactor.redact_text(text),
+            Cow::Owned(text) => Cow::Owned(self.redactor.redact_text(&text).into_owned()),
+        }
+    }
+
+    /// Notes that the server works on a call, until the guard is dropped.
+    pub(crate) fn watch_call(self: &Arc<Self>, call: &Arc<OpenCall>) -> CallGuard {
+        call.begin(self);
+        self.calls.send_modify(|calls| calls.push(Arc::clone(call)));
+        CallGuard { monitor: Arc::clone(self), call: Arc::clone(call) }
+    }
+
+    /// Returns the calls that the server works on.
+    pub(crate) fn open_calls(&self) -> Vec<Arc<OpenCall>> {
+        self.calls.borrow().clone()
+    }
+
+    /// Waits until the server works on no call.
+    pub(crate) async fn wait_idle(&self) {
+        // Its sender is here.
+        let _ = self.calls.subscribe().wait_for(Vec::is_empty).await;
     }
 
     /// Ends the connection. The first reason counts.
@@ -345,6 +383,18 @@ impl Drop for ProgressGuard {
         if let Some(token) = self.token {
             self.monitor.lock().progress.remove(&token);
         }
+    }
+}
+
+/// Note of a call that the server works on.
+pub(crate) struct CallGuard {
+    monitor: Arc<ConnectionMonitor>,
+    call: Arc<OpenCall>,
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.monitor.calls.send_modify(|calls| calls.retain(|call| !Arc::ptr_eq(call, &self.call)));
     }
 }
 

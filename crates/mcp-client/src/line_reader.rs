@@ -2,15 +2,20 @@
 //!
 //! It must not know what a line means.
 
-use std::io;
+use std::{io, time::Duration};
 
 use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    time::Instant,
+};
 
 /// Beginning kept of a line that is too long, in bytes.
 const HEAD: usize = 1024;
 /// Most bytes taken from the stream at once.
 const CHUNK: usize = 64 << 10;
+/// Span in which read bytes are counted.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// One read of a line.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,11 +38,41 @@ pub(crate) struct LineReader<R> {
     scanned: usize,
     /// True while the rest of a line that was too long is skipped.
     is_skipping: bool,
+    pace: Option<ReadPace>,
+}
+
+/// Most bytes that are read within a second. The writer waits meanwhile.
+#[derive(Debug)]
+struct ReadPace {
+    most: usize,
+    since: Instant,
+    read: usize,
+}
+
+impl ReadPace {
+    /// Counts bytes that were read, and waits for the next second if they are too many.
+    ///
+    /// *Cancellation*: the bytes stay counted.
+    async fn count(&mut self, bytes: usize) {
+        self.read += bytes;
+        let next = self.since + SECOND;
+        if self.read >= self.most {
+            tokio::time::sleep_until(next).await;
+        }
+        if Instant::now() >= next {
+            (self.since, self.read) = (Instant::now(), 0);
+        }
+    }
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(crate) fn new(stream: R, limit: usize) -> Self {
-        Self { stream, limit, buffer: BytesMut::new(), scanned: 0, is_skipping: false }
+        Self { stream, limit, buffer: BytesMut::new(), scanned: 0, is_skipping: false, pace: None }
+    }
+
+    /// Reads at most so many bytes within a second.
+    pub(crate) fn with_pace(self, most: usize) -> Self {
+        Self { pace: Some(ReadPace { most, since: Instant::now(), read: 0 }), ..self }
     }
 
     /// Waits for the next line.
@@ -52,8 +87,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 return Ok(read);
             }
             self.buffer.reserve(CHUNK.min(self.limit + 1));
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            let read = self.stream.read_buf(&mut self.buffer).await?;
+            if read == 0 {
                 return Ok(LineRead::End);
+            }
+            if let Some(pace) = &mut self.pace {
+                pace.count(read).await;
             }
         }
     }
@@ -129,6 +168,16 @@ mod tests {
         ] {
             assert_eq!(lines(text.as_bytes(), limit).await, want, "{case}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paced_reader_leaves_a_flood_to_its_writer() {
+        let flood = vec![b'x'; 1 << 20];
+        let mut reader = LineReader::new(&flood[..], 100).with_pace(64 << 10);
+        let begun = tokio::time::Instant::now();
+        assert!(matches!(reader.next().await.unwrap(), LineRead::TooLong(_)));
+        assert_eq!(reader.next().await.unwrap(), LineRead::End);
+        assert!((15..=17).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     }
 
     #[tokio::test]

@@ -45,11 +45,12 @@ impl McpTool {
 
     async fn run_call(&self, arguments: Map<String, Value>, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
         let cancel = CancellationToken::new();
+        let caller = if cx.call.is_empty() { String::new() } else { format!("a run ({})", cx.call) };
         let updates = cx.updates.clone();
         let progress = ProgressSink::new(move |progress| {
             updates.send_update(|| CallOutput::from_text(progress_text(&progress)));
         });
-        let call = self.servers.call_approved(&self.approved, arguments, cancel.clone(), progress);
+        let call = self.servers.call_approved(&self.approved, &caller, arguments, cancel.clone(), progress);
         tokio::pin!(call);
         let outcome = tokio::select! {
             biased;

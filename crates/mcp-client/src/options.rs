@@ -1,8 +1,10 @@
 //! Options of all servers: the means to start them, and the bounds of everything that they send.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use countersign_runtime::tools::{GatewaySecrets, Sandbox, exec::ExecLauncher};
+
+use crate::questions::QuestionAsker;
 
 /// Options of [`crate::McpServers`].
 #[derive(Clone, Debug)]
@@ -17,8 +19,12 @@ pub struct McpOptions {
     pub names: Vec<String>,
     /// Variables of every server that the gateway starts. They precede those of its definition.
     pub variables: BTreeMap<String, String>,
-    /// Secrets that variables and headers may name.
+    /// Headers of every request to a server at an address. They precede those of its definition.
+    pub headers: BTreeMap<String, String>,
+    /// Secrets that variables and headers may name, and that arguments of calls may hold.
     pub secrets: GatewaySecrets,
+    /// Asks people what servers want to know; without it servers hear that they cannot ask.
+    pub asker: Option<Arc<dyn QuestionAsker>>,
     /// Bounds of everything that a server sends.
     pub limits: McpLimits,
 }
@@ -32,7 +38,9 @@ impl McpOptions {
             homes,
             names: Vec::new(),
             variables: BTreeMap::new(),
+            headers: BTreeMap::new(),
             secrets: GatewaySecrets::default(),
+            asker: None,
             limits: McpLimits::default(),
         }
     }
@@ -57,6 +65,10 @@ pub struct McpLimits {
     pub messages_per_second: u32,
     /// Most lines of a server's output that are no messages.
     pub noise_lines: u32,
+    /// Most questions to people during one call.
+    pub questions: u32,
+    /// Most rounds of input that a server may want for one call.
+    pub rounds: u32,
 }
 
 impl Default for McpLimits {
@@ -70,6 +82,8 @@ impl Default for McpLimits {
             listing: 4 << 20,
             messages_per_second: 1000,
             noise_lines: 100,
+            questions: 16,
+            rounds: 8,
         }
     }
 }

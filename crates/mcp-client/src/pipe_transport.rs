@@ -32,6 +32,8 @@ const EXIT_WAIT: Duration = Duration::from_secs(3);
 const ERROR_LINE: usize = 8 << 10;
 /// Lines of error output that are read in one second.
 const ERROR_LINES: u32 = 1000;
+/// Most bytes of error output within one second, beyond which the server has to wait.
+const ERROR_BYTES: usize = 256 << 10;
 
 /// The pipes of a server, with its process if it is one of ours.
 pub(crate) struct PipeTransport<R, W> {
@@ -241,7 +243,7 @@ fn id_in_head(head: &[u8]) -> Option<i64> {
 
 /// Logs the error output of a server line by line, and remembers the last one.
 pub(crate) async fn log_errors(server: String, errors: impl AsyncRead + Unpin, monitor: Arc<ConnectionMonitor>) {
-    let mut lines = LineReader::new(errors, ERROR_LINE);
+    let mut lines = LineReader::new(errors, ERROR_LINE).with_pace(ERROR_BYTES);
     let mut second = (Instant::now(), 0_u32);
     while let Ok(read) = lines.next().await {
         if second.0.elapsed() >= Duration::from_secs(1) {

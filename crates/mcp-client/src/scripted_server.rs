@@ -13,6 +13,7 @@ use crate::{
     McpServers,
     definition::{ServerDefinition, ServerTransport},
     options::{McpLimits, McpOptions},
+    questions::QuestionAsker,
 };
 
 /// What a server does next.
@@ -111,6 +112,11 @@ impl ScriptedServer {
         }
     }
 
+    /// All messages with this method so far.
+    pub(crate) fn seen_requests(&self, of: &str) -> Vec<Value> {
+        self.seen.lock().unwrap().iter().filter(|message| method(message) == of).cloned().collect()
+    }
+
     /// Methods of all messages so far; answers to requests of the server are `answer`.
     pub(crate) fn seen_methods(&self) -> Vec<String> {
         self.seen.lock().unwrap().iter().map(|message| method(message).to_owned()).collect()
@@ -131,9 +137,14 @@ impl ScriptedServer {
     }
 
     pub(crate) fn servers_with(&self, limits: McpLimits) -> McpServers {
+        self.servers_for(limits, None)
+    }
+
+    /// The same, with people who answer.
+    pub(crate) fn servers_for(&self, limits: McpLimits, asker: Option<Arc<dyn QuestionAsker>>) -> McpServers {
         let definition = ServerDefinition::new("box", ServerTransport::Scripted(self.clone()));
         let launcher = ExecLauncher::new(std::path::Path::new("/bin/false"));
-        let options = McpOptions { limits, ..McpOptions::new(launcher, "/".into()) };
+        let options = McpOptions { limits, asker, ..McpOptions::new(launcher, "/".into()) };
         McpServers::new(vec![definition], options).unwrap()
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     error::McpError,
     listing::{ServerListing, ServerTool, read_listing},
     options::{McpLimits, McpOptions},
+    questions::QuestionAsker,
 };
 
 /// Longest pause that a caller waits for. A longer one is an error.
@@ -53,6 +54,11 @@ impl ServerHandle {
 
     pub(crate) fn limits(&self) -> &McpLimits {
         &self.options.limits
+    }
+
+    /// Returns the way to people, if they can be asked.
+    pub(crate) fn asker(&self) -> Option<&dyn QuestionAsker> {
+        self.options.asker.as_deref().filter(|asker| asker.is_ready())
     }
 
     /// Returns an open connection. Opens one if there is none.

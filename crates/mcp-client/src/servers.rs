@@ -5,18 +5,21 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use futures_util::future::join_all;
+use rmcp::model::{InputRequest, InputRequiredResult, ServerResult};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    connection::RequestWait,
+    connection::{RequestFailure, RequestWait},
     connection_monitor::ProgressSink,
     definition::{BadDefinition, ServerDefinition},
+    elicitation::Elicitation,
     error::McpError,
     listing::{ServerListing, ServerTool},
+    open_call::OpenCall,
     options::McpOptions,
     server::ServerHandle,
-    tool_call::{CallOutcome, call_request},
+    tool_call::{CallInput, CallOutcome, call_request},
 };
 
 /// All servers of a gateway. Clones share them.
@@ -90,38 +93,62 @@ impl McpServers {
         cancel: CancellationToken,
         progress: ProgressSink,
     ) -> CallOutcome {
-        self.call(server, tool, None, arguments, (cancel, progress)).await
+        let call = ToolCall { server, tool, approved: None, caller: "" };
+        self.call(call, arguments, (cancel, progress)).await
     }
 
-    /// Does the same for an approved tool, if the server offers it as it was approved. Otherwise nothing is sent.
+    /// Does the same for an approved tool, if the server offers it as it was approved. Otherwise nothing is sent. If the server asks
+    /// people meanwhile, they are shown `caller`.
     pub async fn call_approved(
         &self,
         approved: &ServerTool,
+        caller: &str,
         arguments: Map<String, Value>,
         cancel: CancellationToken,
         progress: ProgressSink,
     ) -> CallOutcome {
-        self.call(&approved.server, &approved.name, Some(approved), arguments, (cancel, progress)).await
+        let call = ToolCall { server: &approved.server, tool: &approved.name, approved: Some(approved), caller };
+        self.call(call, arguments, (cancel, progress)).await
     }
 
     async fn call(
         &self,
-        server: &str,
-        tool: &str,
-        approved: Option<&ServerTool>,
+        called: ToolCall<'_>,
         arguments: Map<String, Value>,
         (cancel, progress): (CancellationToken, ProgressSink),
     ) -> CallOutcome {
+        let ToolCall { server, tool, approved, caller } = called;
         let handle = match self.server(server) {
             Ok(handle) => handle,
             Err(error) => return CallOutcome::from_error(&error),
         };
-        let limit = handle.definition().call_timeout;
-        let wait = RequestWait { limit, cancel, progress };
-        match handle.request(call_request(tool, arguments), approved, wait).await {
-            Ok(Ok(answer)) => CallOutcome::from_answer(server, tool, answer, handle.limits()),
-            Ok(Err(failure)) => CallOutcome::from_failure(server, tool, failure),
-            Err(error) => CallOutcome::from_error(&error),
+        let (limit, limits) = (handle.definition().call_timeout, handle.limits());
+        let open = Arc::new(OpenCall::new(server, tool, caller, limit, limits.questions));
+        let wait = RequestWait { limit, call: Some(Arc::clone(&open)), cancel, progress };
+        let request = |input| call_request(tool, arguments.clone(), input);
+        let mut answer = handle.request(request(CallInput::default()), approved, wait.clone()).await;
+        let mut rounds = 0;
+        loop {
+            let required = match answer {
+                Ok(Ok(ServerResult::InputRequiredResult(required))) => required,
+                // The server worked on the call in an earlier round, so it is not true that nothing was sent.
+                Ok(Err(RequestFailure::NotSent(why) | RequestFailure::Unauthorized(why))) if rounds > 0 => {
+                    return unfinished(&called, &why);
+                }
+                Err(error) if rounds > 0 => return unfinished(&called, &error.to_string()),
+                Ok(Ok(answer)) => return CallOutcome::from_answer(server, tool, answer, limits),
+                Ok(Err(failure)) => return CallOutcome::from_failure(server, tool, failure),
+                Err(error) => return CallOutcome::from_error(&error),
+            };
+            if rounds >= limits.rounds {
+                return unfinished(&called, &format!("the server wanted input more than {} times", limits.rounds));
+            }
+            rounds += 1;
+            let input = match give_input(handle, &open, required, &wait.cancel).await {
+                Ok(input) => input,
+                Err(why) => return unfinished(&called, &why),
+            };
+            answer = handle.request(request(input), approved, wait.clone()).await;
         }
     }
 
@@ -136,6 +163,59 @@ impl McpServers {
     pub async fn close(&self) {
         join_all(self.servers.values().map(|server| server.shut_down())).await;
     }
+}
+
+/// A call of a tool.
+struct ToolCall<'a> {
+    server: &'a str,
+    tool: &'a str,
+    approved: Option<&'a ServerTool>,
+    /// Requester for people; empty if it is not known.
+    caller: &'a str,
+}
+
+/// Returns the outcome of a call whose server wanted input, and that did not go on.
+fn unfinished(call: &ToolCall<'_>, why: &str) -> CallOutcome {
+    CallOutcome::Failed { text: format!("MCP server {}: {} was not finished: {why}", call.server, call.tool) }
+}
+
+/// Gets the input that a server wants for a call. Its own state goes back as it came.
+///
+/// # Errors
+/// The reason that there is none.
+async fn give_input(
+    handle: &ServerHandle,
+    call: &Arc<OpenCall>,
+    required: InputRequiredResult,
+    cancel: &CancellationToken,
+) -> Result<CallInput, String> {
+    let Some(requests) = required.input_requests else {
+        return Ok(CallInput { responses: None, state: required.request_state });
+    };
+    let mut responses = BTreeMap::new();
+    for (key, request) in requests {
+        let response = match (request, handle.asker()) {
+            (InputRequest::Elicitation(request), Some(asker)) => {
+                let elicitation = Elicitation { calls: std::slice::from_ref(call), asker, cancel };
+                let answer = elicitation.run(request.params).await;
+                let answer =
+                    answer.map_err(|flaw| format!("the server asks in a form that is not accepted: {flaw}"))?;
+                serde_json::to_value(answer).map_err(|error| error.to_string())?
+            }
+            (InputRequest::Elicitation(_), None) => {
+                return Err("the server wants input from a person, and nobody can be asked here".to_owned());
+            }
+            (InputRequest::CreateMessage(_), _) => {
+                return Err("sampling is refused: this client gives servers no access to its models".to_owned());
+            }
+            _ => return Err("the server wants input that this client does not give".to_owned()),
+        };
+        responses.insert(key, response);
+    }
+    if cancel.is_cancelled() {
+        return Err("the call was cancelled".to_owned());
+    }
+    Ok(CallInput { responses: Some(responses), state: required.request_state })
 }
 
 #[cfg(test)]

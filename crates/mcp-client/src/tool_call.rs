@@ -3,7 +3,9 @@
 //! It must not know whether the call was allowed.
 
 use countersign_core::message::MessageBlock;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputResponses, ServerResult,
+};
 use serde_json::{Map, Value};
 
 use crate::{connection::RequestFailure, content::ContentBuilder, error::McpError, options::McpLimits};
@@ -65,9 +67,7 @@ impl CallOutcome {
             ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => {
                 Self::from_result(CallToolResult::default(), limits)
             }
-            ServerResult::InputRequiredResult(_) => {
-                failed("the server wants input from a person, which this client does not pass on")
-            }
+            ServerResult::InputRequiredResult(_) => failed("the server wants input that it cannot get"),
             ServerResult::CreateTaskResult(_) => failed("the server made it a task, which this client does not follow"),
             _ => failed("the answer is no result of a tool"),
         }
@@ -90,9 +90,18 @@ impl CallOutcome {
     }
 }
 
+/// Input that a server wanted for a call, with its own state as it sent it.
+#[derive(Default)]
+pub(crate) struct CallInput {
+    pub(crate) responses: Option<InputResponses>,
+    pub(crate) state: Option<String>,
+}
+
 /// Returns the request of a call.
-pub(crate) fn call_request(tool: &str, arguments: Map<String, Value>) -> ClientRequest {
+pub(crate) fn call_request(tool: &str, arguments: Map<String, Value>, input: CallInput) -> ClientRequest {
     let mut params = CallToolRequestParams::new(tool.to_owned());
     params.arguments = Some(arguments);
+    params.input_responses = input.responses;
+    params.request_state = input.state;
     ClientRequest::CallToolRequest(CallToolRequest::new(params))
 }

@@ -40,6 +40,24 @@ pub fn escape(text: &str, lines: LineMode) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Writes the same characters of a JSON text as JSON escapes (`\uXXXX`): its values stay the same. Line ends between values stay.
+pub fn escape_json(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|letter| letter != '\n' && is_hidden(letter)) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 64);
+    for letter in text.chars() {
+        if letter == '\n' || !is_hidden(letter) {
+            shown.push(letter);
+            continue;
+        }
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            shown.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// Returns the position of the next character that must be written out.
 fn next_hidden(text: &str, lines: LineMode) -> Option<usize> {
     text.char_indices()
@@ -65,7 +83,15 @@ fn is_hidden(letter: char) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{HIDDEN, LineMode, escape, is_hidden};
+    use super::{HIDDEN, LineMode, escape, escape_json, is_hidden};
+
+    #[test]
+    fn a_json_text_hides_nothing_and_keeps_its_value() {
+        let value = serde_json::json!({ "a": "x\u{202e}y\u{9b}\u{7f}\u{e0041}ä \n" });
+        let shown = escape_json(&format!("{value:#}")).into_owned();
+        assert_eq!(shown, "{\n  \"a\": \"x\\u202ey\\u009b\\u007f\\udb40\\udc41ä \\n\"\n}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
 
     /// Reverses the escapes, as a reader could do by hand.
     fn unescape(shown: &str) -> String {

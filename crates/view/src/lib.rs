@@ -17,7 +17,7 @@ pub mod record;
 pub mod shell_quote;
 pub mod time;
 
-pub use escape::{LineMode, escape};
+pub use escape::{LineMode, escape, escape_json};
 pub use gate_card::GateCard;
 pub use gate_request::GateRequest;
 pub use gate_row::GateRow;

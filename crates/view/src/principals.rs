@@ -30,6 +30,19 @@ pub fn of_mcp_host(user: u32) -> PrincipalId {
     PrincipalId::new(format!("{MCP_PREFIX}{}", of_machine(user)))
 }
 
+/// Prefix of the ids of MCP servers of the gateway, and of the sessions in which they ask people.
+const MCP_SERVER_PREFIX: &str = "mcp-server:";
+
+/// Returns the id of an MCP server that asks people something.
+pub fn of_mcp_server(server: &str) -> PrincipalId {
+    PrincipalId::new(format!("{MCP_SERVER_PREFIX}{server}"))
+}
+
+/// Returns true for a session in which an MCP server asks people.
+pub fn is_mcp_server(session: &SessionId) -> bool {
+    session.as_str().starts_with(MCP_SERVER_PREFIX)
+}
+
 /// Returns the id of the session in which a principal calls tools over MCP.
 pub fn mcp_session(principal: &PrincipalId) -> SessionId {
     if principal.as_str().starts_with(MCP_PREFIX) {

@@ -133,6 +133,7 @@ impl Fixture {
             secrets: GatewaySecrets::default(),
             further: Some(tool.clone()),
             limits: McpLimits { per_minute: 60, pending: 10, approval_timeout: hour, question_timeout: hour },
+            own_header: None,
         };
         let source = owner.source(InboxLane::Request);
         Self { adapter: McpAdapter::open(owner, clock, settings).await.unwrap(), tool, source }

@@ -8,4 +8,5 @@ mod http;
 mod mcp_host;
 mod own_tools;
 mod repeated_calls;
+mod standalone;
 mod stdio;

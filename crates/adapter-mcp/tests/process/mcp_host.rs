@@ -28,8 +28,13 @@ pub(crate) struct McpHost {
 impl McpHost {
     /// Starts `countersign mcp` in the folder of the fixture.
     pub(crate) fn start(place: &GatewayFixture) -> Self {
+        Self::start_with(place, &["--config", "config.yaml"])
+    }
+
+    /// Starts `countersign mcp` with these flags.
+    pub(crate) fn start_with(place: &GatewayFixture, flags: &[&str]) -> Self {
         let mut command = place.binary_command();
-        command.args(["mcp", "--config", "config.yaml"]);
+        command.arg("mcp").args(flags);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());

@@ -313,3 +313,33 @@ fn a_thousand_servers_are_read() {
     let read = servers(&ConfigFixture::new(&format!("mcp:\n  servers:\n{lines}")));
     assert_eq!((read.len(), read[0].name.as_str(), read[999].name.as_str()), (1000, "server-0", "server-999"));
 }
+
+#[test]
+fn an_address_of_the_gateway_itself_is_refused() {
+    let gateway = "gateway: { port: 9000, public_url: 'https://gate.example/cs', allowed_hosts: [gate.local] }\n";
+    let refused = |url: &str| {
+        let scene = ConfigFixture::new(&format!("{gateway}mcp: {{ servers: {{ x: {{ url: '{url}' }} }} }}"));
+        match scene.load() {
+            Ok(_) => false,
+            Err(errors) => {
+                assert!(errors.to_string().contains("mcp.servers.x.url: this is the gateway itself"), "{errors}");
+                true
+            }
+        }
+    };
+    for (url, want) in [
+        ("http://127.0.0.1:9000/mcp", true),
+        ("http://127.1:9000/other", true),
+        ("http://localhost.:9000/mcp", true),
+        ("http://[::1]:9000/mcp", true),
+        ("http://[::ffff:127.0.0.1]:9000/mcp", true),
+        ("http://0.0.0.0:9000/mcp", true),
+        ("http://GATE.local:9000/mcp", true),
+        ("https://gate.example/cs/mcp/", true),
+        ("https://gate.example/other/mcp", false),
+        ("http://127.0.0.1:9001/mcp", false),
+        ("https://other.example:9000/mcp", false),
+    ] {
+        assert_eq!(refused(url), want, "{url}");
+    }
+}

@@ -166,7 +166,7 @@ pub enum GateContent {
 }
 
 /// Key in the details of a question that allows only its choices as answers.
-const CLOSED: &str = "choices_only";
+pub(crate) const CLOSED: &str = "choices_only";
 
 impl GateContent {
     /// Builds a question that only its choices answer, and that recommends the one at `recommended`.

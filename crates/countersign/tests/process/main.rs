@@ -20,6 +20,8 @@ mod every_surface;
 mod gateway_lookup;
 mod kept_names;
 mod log_redaction;
+mod mcp_changes;
+mod mcp_questions;
 mod mcp_servers;
 mod operations;
 mod packaged_unit;

@@ -19,17 +19,17 @@ rules:
 defaults:
   - { pattern: "*", action: ask }
 "#;
-const READ: &str = "mcp__files__read_text_file";
-const WRITE: &str = "mcp__files__write_file";
+pub(crate) const READ: &str = "mcp__files__read_text_file";
+pub(crate) const WRITE: &str = "mcp__files__write_file";
 
 /// A gateway with the server `files`, whose folder has a list.
-struct ServerFixture {
-    place: GatewayFixture,
-    share: PathBuf,
+pub(crate) struct ServerFixture {
+    pub(crate) place: GatewayFixture,
+    pub(crate) share: PathBuf,
 }
 
 impl ServerFixture {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_config("")
     }
 
@@ -45,14 +45,14 @@ impl ServerFixture {
     }
 
     /// Creates the same with its server approved.
-    fn approved() -> Self {
+    pub(crate) fn approved() -> Self {
         let fixture = Self::new();
         assert_eq!(fixture.servers(&["approve", "files", "--yes"]).0, Some(0));
         fixture
     }
 
     /// Runs `mcp-servers`; returns the exit code and both outputs.
-    fn servers(&self, arguments: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn servers(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.place.run(&[&["mcp-servers"], arguments, &["--config", "config.yaml"]].concat());
         (output.code, output.out + &output.err)
     }

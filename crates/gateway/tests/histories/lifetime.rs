@@ -117,7 +117,7 @@ pub(crate) async fn start(log: MemoryLog, world: &HistoryFixture, tell: oneshot:
     let (never, reload) = mpsc::channel(1);
     let serving = async move {
         let _never = never;
-        let ready = |address: &str| drop(tell_ready.send(address.to_owned()));
+        let ready = |realm: &gateway::GatewayRealm| drop(tell_ready.send(realm.url().to_owned()));
         let levels = LogLevels::new(|_| Ok("info".to_owned()));
         gateway::serve(loaded.config, platform, |_| {}, ready, reload, levels, ended.map(drop)).await
     };

@@ -134,3 +134,18 @@ fn a_file_that_cannot_be_read_whole_is_an_error() {
     fs::create_dir(&path).unwrap();
     assert!(ApprovedServers::open(folder.path()).is_err());
 }
+
+#[test]
+fn a_revoked_server_is_remembered_until_its_standing_approvals_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || ApprovedServers::open(folder.path()).unwrap();
+    assert!(!open().revoke("files").unwrap() && open().revoked().is_empty());
+    open().approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools).unwrap();
+    assert!(open().revoke("files").unwrap());
+    // An approval that comes in between does not hide it.
+    open().approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools).unwrap();
+    let revoked = open().revoked().clone();
+    assert_eq!(revoked, ["files".to_owned()].into());
+    open().forget_revoked(&revoked).unwrap();
+    assert!(open().revoked().is_empty() && open().is_approved(&definition(&[])));
+}

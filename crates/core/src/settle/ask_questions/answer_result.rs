@@ -23,6 +23,8 @@ enum AnswerSource {
     /// No person answered, and a default counts.
     ByDefault,
     Expired,
+    /// The asker does not need an answer any more.
+    Withdrawn,
     Declined,
 }
 
@@ -40,6 +42,7 @@ impl AnsweredQuestion {
             }
             (Some(GateResolution::Expired), Some(choice)) => (vec![choice.label.clone()], AnswerSource::ByDefault),
             (Some(GateResolution::Expired), None) => (Vec::new(), AnswerSource::Expired),
+            (Some(GateResolution::Withdrawn), _) => (Vec::new(), AnswerSource::Withdrawn),
             _ => (Vec::new(), AnswerSource::Declined),
         };
         Self { answers, how }
@@ -55,6 +58,7 @@ impl AnsweredQuestion {
     const fn silence_text(&self) -> &'static str {
         match self.how {
             AnswerSource::Expired => "(nobody answered in time)",
+            AnswerSource::Withdrawn => "(the question was withdrawn)",
             AnswerSource::Answered | AnswerSource::ByDefault | AnswerSource::Declined => {
                 "(the person did not want to answer)"
             }
@@ -65,7 +69,7 @@ impl AnsweredQuestion {
     const fn default_note(&self) -> &'static str {
         match self.how {
             AnswerSource::ByDefault => " (nobody answered in time; this is the default)",
-            AnswerSource::Answered | AnswerSource::Expired | AnswerSource::Declined => "",
+            AnswerSource::Answered | AnswerSource::Expired | AnswerSource::Withdrawn | AnswerSource::Declined => "",
         }
     }
 }

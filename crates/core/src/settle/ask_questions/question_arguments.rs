@@ -39,6 +39,9 @@ struct QuestionArguments {
     multi: bool,
     #[serde(default)]
     recommended: Option<usize>,
+    /// True if only its options answer it. Counts for requests, whose adapter sets it.
+    #[serde(default)]
+    closed: bool,
     /// Its position in an interview.
     #[serde(default)]
     round: Option<Map<String, Value>>,
@@ -95,7 +98,9 @@ pub(super) fn parse_questions(content: &CallDetails) -> Option<Vec<PersonQuestio
         }
     }
     let questions: Vec<QuestionArguments> = serde_json::from_value(arguments.get("questions")?.clone()).ok()?;
-    Some(questions.into_iter().map(PersonQuestion::from).collect())
+    let is_request = content.request.is_some();
+    let limited = questions.into_iter().map(|one| QuestionArguments { closed: one.closed && is_request, ..one });
+    Some(limited.map(PersonQuestion::from).collect())
 }
 
 fn sign_off(kind: Kind, text: &str, arguments: &Map<String, Value>) -> Option<PersonQuestion> {
@@ -124,6 +129,10 @@ impl From<QuestionArguments> for PersonQuestion {
         let mut about = Map::new();
         if let Some(round) = question.round.or_else(|| question.deep_interview.map(interview_round)) {
             about.insert("round".to_owned(), Value::Object(round));
+        }
+        // The choices of a question with several answers are checked by its requester.
+        if question.closed && !question.multi {
+            about.insert(gate::CLOSED.to_owned(), true.into());
         }
         if let Some(named) = &question.workflow_gate {
             about.insert(gate::NAMED.to_owned(), json!({ "kind": named.kind }));
