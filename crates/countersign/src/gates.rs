@@ -14,7 +14,7 @@ use countersign_core::{engine::Engine, gate::ApprovalScope};
 use countersign_gateway::control::Request;
 use countersign_store::{AnyLog, Log as _, Partition, StoredContent};
 use countersign_view::{
-    LineMode, decisions, escape,
+    LineMode, decisions, escape, escape_json,
     gate_row::{self, GateRow},
     label, shell_quote,
 };
@@ -176,7 +176,7 @@ fn parse_rows(value: Value) -> anyhow::Result<Vec<GateRow>> {
 fn print_gates(rows: &[GateRow], form: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
-        writeln!(out, "{}", serde_json::to_string_pretty(rows)?)?;
+        writeln!(out, "{}", escape_json(&serde_json::to_string_pretty(rows)?))?;
         return Ok(ExitCode::SUCCESS);
     }
     let paint = ColourMode::for_stdout();
@@ -209,15 +209,32 @@ fn accompanying_text(row: &GateRow) -> String {
     if texts.is_empty() { String::new() } else { format!("  with {}", texts.join(", ")) }
 }
 
+/// Reports whether a gate is answered in words.
+fn takes_words(row: &GateRow) -> bool {
+    ["question", "plan", "execution"].contains(&row.kind.as_str())
+}
+
+/// Returns the first line of what a gate is about, and the further ones. Only a question has several.
+fn heading(row: &GateRow) -> (String, String) {
+    match row.subject.split_once('\n').filter(|_| takes_words(row)) {
+        Some((first, further)) => {
+            (escape(first, LineMode::One).into_owned(), escape(further, LineMode::Many).into_owned())
+        }
+        None => (escape(&row.subject, LineMode::One).into_owned(), String::new()),
+    }
+}
+
 /// Returns a gate in one line. The end of its id is enough to name it.
 fn row_line(row: &GateRow, paint: ColourMode) -> String {
     let short = &row.id[row.id.len().saturating_sub(8)..];
+    let (first, further) = heading(row);
+    let shown = if further.is_empty() { first } else { format!("{first} …") };
     let who = requester_id(row);
     let until = row.deadline.as_deref().map_or_else(String::new, |until| format!(", until {until}"));
     format!(
         "{}  {}{}  {}",
         paint.apply_style(TextStyle::Asking, short),
-        paint.apply_style(TextStyle::Strong, escape(&row.subject, LineMode::One)),
+        paint.apply_style(TextStyle::Strong, shown),
         accompanying_text(row),
         paint.apply_style(TextStyle::Faint, format!("{who}{until}")),
     )
@@ -226,12 +243,14 @@ fn row_line(row: &GateRow, paint: ColourMode) -> String {
 fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
-        writeln!(out, "{}", serde_json::to_string_pretty(row)?)?;
+        writeln!(out, "{}", escape_json(&serde_json::to_string_pretty(row)?))?;
         return Ok(ExitCode::SUCCESS);
     }
     let paint = ColourMode::for_stdout();
     let one = |text: &str| escape(text, LineMode::One).into_owned();
-    writeln!(out, "{}", paint.apply_style(TextStyle::Strong, one(&row.subject)))?;
+    let (first, further) = heading(row);
+    writeln!(out, "{}", paint.apply_style(TextStyle::Strong, first))?;
+    further.lines().try_for_each(|line| writeln!(out, "  | {line}"))?;
     writeln!(out, "  id        {}", row.id)?;
     writeln!(out, "  kind      {}, adapter {}", row.kind, row.door)?;
     writeln!(out, "  asked by  {}", requester_text(row))?;
@@ -270,7 +289,7 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
         writeln!(out, "  runs      {}", one(line))?;
     }
     let id = &row.id[row.id.len().saturating_sub(8)..];
-    if ["question", "plan", "execution"].contains(&row.kind.as_str()) {
+    if takes_words(row) {
         for (number, choice) in (1..).zip(&row.choices) {
             writeln!(out, "  {number}. {}", one(choice))?;
         }
@@ -396,7 +415,7 @@ fn print_rows(
 ) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
-        writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
+        writeln!(out, "{}", escape_json(&serde_json::to_string_pretty(value)?))?;
         return Ok(ExitCode::SUCCESS);
     }
     let rows = value.as_array().map(Vec::as_slice).unwrap_or_default();

@@ -21,7 +21,7 @@ use countersign_gateway::{
 use countersign_mcp_client::{ApprovedServers, ServerApproval, ServerListing, ToolApproval};
 use countersign_policy_admin::tool_catalog::ToolCatalog;
 use countersign_tools::{GatewaySecrets, ToolRegistry, secrets::FOLDER};
-use countersign_view::{LineMode, escape};
+use countersign_view::{LineMode, escape, escape_json};
 use serde_json::{Value, json};
 
 use crate::{
@@ -156,7 +156,7 @@ fn list_servers(config: &Config, form: OutputFormat) -> anyhow::Result<ExitCode>
         let rows = rows.iter().map(|(server, state, tools)| {
             json!({ "server": server.name, "state": state, "transport": transport_line(server), "tools": tools })
         });
-        writeln!(out, "{:#}", rows.collect::<Value>())?;
+        writeln!(out, "{}", escape_json(&format!("{:#}", rows.collect::<Value>())))?;
         return Ok(ExitCode::SUCCESS);
     }
     let paint = ColourMode::for_stdout();
@@ -213,7 +213,7 @@ async fn test_servers(tools: &McpTools, names: &[String], form: OutputFormat) ->
         }
     }
     if form == OutputFormat::Json {
-        writeln!(std::io::stdout().lock(), "{:#}", Value::Array(reports))?;
+        writeln!(std::io::stdout().lock(), "{}", escape_json(&format!("{:#}", Value::Array(reports))))?;
     } else if names.is_empty() {
         writeln!(std::io::stdout().lock(), "No MCP servers. Add one under `mcp.servers` in the configuration.")?;
     }
@@ -283,7 +283,7 @@ fn approve_server(
             OutputFormat::Json => {
                 let mut report = approval_report(&listing, &approval);
                 report["approved"] = json!(true);
-                writeln!(out, "{report}")?;
+                writeln!(out, "{}", escape_json(&report.to_string()))?;
             }
             OutputFormat::Text => {
                 let next =

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     mcp_session::open_session,
-    mcp_tools::{ApproveError, McpTools},
+    mcp_tools::{ApproveError, McpTools, server_arguments},
 };
 
 /// Service of the requests. That of a server's tools begins otherwise.
@@ -208,16 +208,6 @@ pub(crate) fn pending_requests(engine: &Engine) -> Vec<(GateId, ApprovalRequest)
         Some((gate.id(), request))
     });
     requests.collect()
-}
-
-/// Returns what a person is shown of a server: all of its definition but values of secrets.
-pub(crate) fn server_arguments(definition: &ServerDefinition) -> Map<String, Value> {
-    let mut shown = Map::from_iter([("server".to_owned(), Value::from(definition.name.as_str()))]);
-    if let Value::Object(description) = definition.description() {
-        let is_said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
-        shown.extend(description.into_iter().filter(|(_, value)| is_said(value)));
-    }
-    shown
 }
 
 /// Carries out an approved request. `None` if it is another one.

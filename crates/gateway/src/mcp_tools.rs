@@ -34,8 +34,6 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::mcp_approvals::server_arguments;
-
 /// Servers of a gateway, and the registry of all tools that its runs have.
 pub struct McpTools {
     servers: McpServers,
@@ -435,6 +433,16 @@ pub fn server_definition(server: &McpServerConfig) -> ServerDefinition {
         },
     };
     ServerDefinition { call_timeout: server.timeout, ..ServerDefinition::new(server.name.clone(), transport) }
+}
+
+/// Returns what a person is shown of a server: all of its definition but values of secrets.
+pub(crate) fn server_arguments(definition: &ServerDefinition) -> Map<String, Value> {
+    let mut shown = Map::from_iter([("server".to_owned(), Value::from(definition.name.as_str()))]);
+    if let Value::Object(description) = definition.description() {
+        let is_said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+        shown.extend(description.into_iter().filter(|(_, value)| is_said(value)));
+    }
+    shown
 }
 
 /// Returns the folder in which the servers of a gateway have folders of their own.

@@ -3,7 +3,7 @@
 use countersign_core::{
     call::{self, AgentRequest, CallProgress, CallResult, RequestExecutor},
     engine::{Command, CommandError, EngineReply, ResumeMode},
-    gate::{ApprovalScope, GateReply},
+    gate::{self, ApprovalScope, GateReply},
     id::{CallId, PrincipalId, SessionId},
     session::{self, MessageContent, Settings},
     tool::{RepeatMode, ToolEffect},
@@ -157,6 +157,30 @@ fn a_question_that_nobody_answers_in_time_says_so() {
     assert_eq!(results(&stage), ["Done { error: false }"]);
     let answer = answer_text(&stage);
     assert_eq!((&answer["results"][0]["selectedOptions"], answer["text"].is_string()), (&json!([]), true), "{answer}");
+}
+
+#[test]
+fn a_closed_question_takes_its_choices_only() {
+    let mut stage = agents(asking_rules(), 10);
+    let Command::Call(call::Command::Request(mut request)) = question_command("1", "Which colour?") else {
+        unreachable!()
+    };
+    request.arguments["questions"][0]["closed"] = json!(true);
+    stage.send_command(Command::Call(call::Command::Request(request))).1.expect("it is taken");
+    let gate = stage.oldest_gate();
+    let mut answer = |words: &str| stage.answer_gate(gate, GateReply::Say(vec![words.to_owned()]), "ana", None).1;
+    assert!(answer("green").is_err());
+    assert!(answer("blue").is_ok());
+    assert_eq!(answer_text(&stage)["results"][0]["selectedOptions"], json!(["blue"]));
+}
+
+#[test]
+fn a_withdrawn_question_was_not_declined_by_a_person() {
+    let mut stage = agents(asking_rules(), 10);
+    ask(&mut stage, "1", "Which colour?");
+    let withdraw = gate::Command::Withdraw { gate: stage.oldest_gate(), by: PrincipalId::new("gateway") };
+    stage.send_command(Command::Gate(withdraw)).1.expect("it is pending");
+    assert_eq!(answer_text(&stage)["text"], "Which colour?\n  (the question was withdrawn)");
 }
 
 #[test]

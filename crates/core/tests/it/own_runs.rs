@@ -13,7 +13,7 @@ use countersign_core::{
 
 use crate::{
     channels,
-    engine_fixture::{EngineFixture, asking_rules, open_rules, sample_message, session_id, tool_call},
+    engine_fixture::{EngineFixture, asking_rules, open_rules, rules_from, sample_message, session_id, tool_call},
     states::{idle, thinking},
 };
 
@@ -305,4 +305,19 @@ fn a_context_that_has_grown_too_long_is_summed_up_before_the_next_run_and_once()
     };
     let response = stage.answer_run(run, epoch, answer);
     assert_eq!(response.0.last().unwrap(), "run ended completed", "{response:?}");
+}
+
+#[test]
+fn a_tool_of_a_server_gets_a_secret_only_with_an_approval_that_names_it() {
+    for (rules, tool, is_asked) in [
+        (&["allow *"][..], "mcp__files__write", true),
+        (&["allow secret(DOOR, mcp__files__write)"], "mcp__files__write", false),
+        // Of other tools such a text is no placeholder.
+        (&["allow *"], "write", false),
+    ] {
+        let mut stage = EngineFixture::new(rules_from(rules));
+        stage.send_prompt(WhenBusy::Refuse);
+        stage.request_calls([tool_call(tool, "{{secret:DOOR}}")]);
+        assert_eq!(stage.first_gate().is_some(), is_asked, "{tool}");
+    }
 }
