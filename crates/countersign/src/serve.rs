@@ -90,7 +90,7 @@ fn run_gateway(options: ServeOptions, line: HostLine) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the host on standard input and output. `gone` is told when it has gone.
+/// Serves the host on standard input and output, and sends to `gone` after its end.
 fn serve_host(realm: &GatewayRealm, gone: oneshot::Sender<()>) {
     let folder = shell_quote(realm.config().storage.folder.display());
     // Standard output is the host's.

@@ -35,10 +35,10 @@ const WITHDRAWER: &str = "gateway";
 
 /// Way from MCP servers to the people who answer gates.
 #[derive(Default)]
-pub(crate) struct ServerQuestions(OnceLock<QuestionDesk>);
+pub(crate) struct ServerQuestions(OnceLock<QuestionContext>);
 
 /// Parts of an open gateway that questions need.
-struct QuestionDesk {
+struct QuestionContext {
     handle: OwnerHandle,
     requests: CommandSource,
     secrets: GatewaySecrets,
@@ -55,9 +55,9 @@ impl ServerQuestions {
     /// Opens the way on an owner. A question is open for `timeout`; values of `secrets` are no part of it.
     pub(crate) fn open(&self, handle: &OwnerHandle, secrets: GatewaySecrets, timeout: Duration) {
         let requests = handle.source(InboxLane::Request);
-        let desk = QuestionDesk { handle: handle.clone(), requests, secrets, timeout };
+        let context = QuestionContext { handle: handle.clone(), requests, secrets, timeout };
         // A second one would be of the same gateway.
-        drop(self.0.set(desk));
+        drop(self.0.set(context));
     }
 }
 
@@ -74,10 +74,10 @@ impl QuestionAsker for ServerQuestions {
 
     fn ask(&self, question: ServerQuestion, cancel: CancellationToken) -> BoxFuture<'_, QuestionAnswer> {
         Box::pin(async move {
-            let Some(desk) = self.0.get() else {
+            let Some(context) = self.0.get() else {
                 return unanswered("the gateway has not started");
             };
-            match desk.ask(&question, cancel).await {
+            match context.ask(&question, cancel).await {
                 Ok(answer) => answer,
                 Err(error) => {
                     tracing::warn!(server = question.server, %error, "a question of an MCP server was not asked");
@@ -92,7 +92,7 @@ fn unanswered(reason: &str) -> QuestionAnswer {
     QuestionAnswer::Unanswered { reason: reason.to_owned() }
 }
 
-impl QuestionDesk {
+impl QuestionContext {
     async fn ask(&self, question: &ServerQuestion, cancel: CancellationToken) -> Result<QuestionAnswer, OwnerError> {
         let principal = principals::of_mcp_server(&question.server);
         let session = SessionId::new(principal.as_str());
@@ -187,7 +187,7 @@ impl QuestionDesk {
         Ok(match resolution {
             Some(GateResolution::Answered) => QuestionAnswer::Answered(answer_words(content)),
             Some(GateResolution::Declined | GateResolution::Denied) => QuestionAnswer::Declined,
-            Some(GateResolution::Expired) => unanswered("nobody answered in time"),
+            Some(GateResolution::Expired) => unanswered("no approver answered in time"),
             Some(GateResolution::Withdrawn) => unanswered("the question was withdrawn"),
             Some(GateResolution::Allowed { .. } | GateResolution::Granted) | None => {
                 unanswered("the question has no answer")

@@ -1,6 +1,6 @@
 //! Requests of servers for input from a person: each becomes questions, and the answers are checked before the server gets them.
 //!
-//! It must not know who answers. A server that gets no answer hears `cancel`, never the `decline` of a person.
+//! It must not know who answers. A server that gets no answer gets `cancel`, never the `decline` of a person.
 
 mod form_field;
 mod text_format;

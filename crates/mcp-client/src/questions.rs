@@ -42,7 +42,7 @@ pub enum QuestionAnswer {
 
 /// Way from servers to the people who answer their questions.
 pub trait QuestionAsker: fmt::Debug + Send + Sync {
-    /// Returns true if questions can be asked. Servers are told at their connection.
+    /// Returns true if questions can be asked. Servers learn it when they are connected.
     fn is_ready(&self) -> bool;
 
     /// Asks a question and waits for its answer, its deadline or `cancel`, after which the question is withdrawn.

@@ -203,7 +203,7 @@ async fn give_input(
                 serde_json::to_value(answer).map_err(|error| error.to_string())?
             }
             (InputRequest::Elicitation(_), None) => {
-                return Err("the server wants input from a person, and nobody can be asked here".to_owned());
+                return Err("the server wants input from a person, and no approver can be asked here".to_owned());
             }
             (InputRequest::CreateMessage(_), _) => {
                 return Err("sampling is refused: this client gives servers no access to its models".to_owned());

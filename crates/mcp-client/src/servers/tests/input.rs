@@ -187,8 +187,7 @@ async fn input_that_is_not_given_ends_the_call() {
         assert_eq!(call(&people(&server, &person)).await, CallOutcome::Failed { text });
         assert_eq!(person.counts(), (asked, 0), "{why}");
     }
-    let text =
-        "MCP server box: open was not finished: the server wants input from a person, and nobody can be asked here";
+    let text = "MCP server box: open was not finished: the server wants input from a person, and no approver can be asked here";
     let outcome = call(&wanting(1, elicitation()).servers()).await;
     assert_eq!(outcome, CallOutcome::Failed { text: text.to_owned() });
 }
