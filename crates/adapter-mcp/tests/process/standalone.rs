@@ -16,9 +16,9 @@ fn a_host_has_a_gateway_of_its_own_that_ends_with_it() {
     host.initialize("2025-11-25");
     assert_eq!(text(&host.call(1, "look", json!({ "thing": "lamp" }))), r#"{"did":"/look/lamp"}"#);
     // Approvers use the command line, as with any gateway.
-    host.send_call(2, "turn", json!({ "thing": "lamp" }));
+    host.send_call(2, "turn", json!({ "thing": "wall" }));
     place.allow_gate(&place.wait_gate());
-    assert!(text(&host.wait_reply(2)["result"]).contains("/turn/lamp"));
+    assert!(text(&host.wait_reply(2)["result"]).contains("/turn/wall"));
     host.send_call(3, "turn", json!({ "thing": "door" }));
     let gate = place.wait_gate();
     assert_eq!(host.finish(), Some(0));

@@ -57,17 +57,15 @@ fn standing_approvals_of_a_server_go_with_its_approval() {
         assert!(agent.wait_reply(&json!("1")).to_string().contains("written"));
         let grants = || fixture.place.run_as_person(&["grants", "list", "--json"]).json().as_array().unwrap().len();
         assert_eq!(grants(), 1);
-        let gateway = if is_running {
-            Some(gateway)
-        } else {
-            drop(gateway);
-            None
-        };
+        let running = is_running.then_some((gateway, agent));
         assert_eq!(fixture.servers(&["revoke", "files"]).0, Some(0));
         assert_eq!(fixture.servers(&["approve", "files", "--yes"]).0, Some(0));
-        let gateway = gateway.unwrap_or_else(|| fixture.place.start());
+        let (_gateway, mut agent) = running.unwrap_or_else(|| {
+            let gateway = fixture.place.start();
+            let agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+            (gateway, agent)
+        });
         assert_eq!(grants(), 0, "{is_running}");
-        let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
         agent.request_tool("2", WRITE, write());
         eventually("the gate", || (fixture.place.pending_gates().len() == 1).then_some(()));
     }

@@ -41,7 +41,8 @@ fn answer(place: &GatewayFixture, gate: &str, words: &str) {
 
 /// Returns what the server heard, from the result of its call.
 fn heard(reply: &Value) -> Value {
-    let text = reply["data"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {reply}"));
+    let data = reply.get("data").unwrap_or(&reply["result"]["data"]);
+    let text = data["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {reply}"));
     serde_json::from_str(text).unwrap()
 }
 
@@ -97,7 +98,9 @@ fn an_address_is_shown_with_its_host_and_a_decline_is_the_persons() {
 #[test]
 fn a_question_that_nobody_may_answer_or_answers_is_cancelled_and_the_record_says_why() {
     let denied = format!("{RULES}  - {{ pattern: 'mcp_question(asking)', action: deny, description: No questions }}\n");
-    for (rules, config, why) in [(denied.as_str(), "", "No questions"), (RULES, "clarify_timeout: 1\n", "expired")] {
+    for (rules, config, why) in
+        [(denied.as_str(), "", "denied by rule \"mcp_question(asking)\""), (RULES, "clarify_timeout: 1\n", "expired")]
+    {
         let place = fixture(rules, config);
         let gateway = place.start();
         let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);

@@ -117,7 +117,7 @@ async fn a_question_is_withdrawn_with_its_call() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_without_a_call_or_in_a_wrong_form_gets_an_error() {
+async fn a_server_that_asks_without_a_call_gets_an_error() {
     let person = Person::new("Ann", Duration::ZERO);
     let server = ScriptedServer::older(json!([tool("open")]), |message| match method(message) {
         "notifications/initialized" => {
@@ -126,10 +126,12 @@ async fn a_server_that_asks_without_a_call_or_in_a_wrong_form_gets_an_error() {
         "tools/call" => vec![answer(message, text_result("opened"))],
         _ => Vec::new(),
     });
-    assert_eq!(call(&people(&server, &person)).await, done("opened"));
+    let servers = people(&server, &person);
+    servers.list_tools("box").await.unwrap();
     while server.seen_answers().is_empty() {
         tokio::task::yield_now().await;
     }
+    assert_eq!(call(&servers).await, done("opened"));
     assert_eq!(server.seen_answers()[0]["error"]["message"], "no call of a tool is open");
     assert_eq!(person.counts(), (0, 0));
 }
