@@ -299,7 +299,8 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
             "\nAnswer it with `countersign gates answer {id} ANSWER --data {}`.",
             shell_quote(place.folder.display())
         )?;
-        writeln!(out, "ANSWER is one of the choices, or free text{several}.")?;
+        let free = if row.closed { "" } else { ", or free text" };
+        writeln!(out, "ANSWER is one of the choices{free}{several}.")?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "\nAllow it with `countersign gates allow {id} --data {}`.", shell_quote(place.folder.display()))?;

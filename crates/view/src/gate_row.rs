@@ -54,6 +54,9 @@ pub struct GateRow {
     /// True if several of them count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
+    /// True if only its choices are an answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub closed: bool,
     /// Rules that may be allowed for longer in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proposals: Vec<String>,
@@ -131,6 +134,7 @@ impl GateRow {
             runs: call.map(|call| call.run_lines()).unwrap_or_default(),
             choices: question.map(|question| question.choice_labels()).unwrap_or_default(),
             several: question.is_some_and(|question| question.is_multi),
+            closed: question.is_some_and(|question| !question.takes_own_words),
             proposals: proposal_patterns(engine, gate),
             approvals: summary.approvals(),
             opened_at: format_iso(gate.opened_at()),

@@ -85,6 +85,7 @@ fn an_address_is_shown_with_its_host_and_a_decline_is_the_persons() {
         agent.request_tool(id, LOG_IN, json!({}));
         let (gate, shown) = question(&place);
         assert!(shown.contains("Host: login.example") && shown.contains("https://login.example/start?x=1"), "{shown}");
+        assert!(!shown.contains("free text"), "{shown}");
         let other = place.run_as_person(&["gates", "answer", &gate, "maybe"]);
         assert!(other.code != Some(0) && other.err.contains("only its choices answer it"), "{other:?}");
         match words {
