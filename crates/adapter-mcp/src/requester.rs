@@ -3,17 +3,16 @@
 use std::{collections::HashMap, sync::Arc};
 
 use countersign_core::{
-    engine::{Command, CommandError, ResidencyScope},
     id::{PrincipalId, SessionId},
-    session::{self, SessionSetting, Settings as SessionSettings},
+    session::Settings as SessionSettings,
 };
 use countersign_http::limits::SlidingWindow;
 use countersign_runtime::{CommandSource, OwnerError};
-use countersign_view::{Protocol, principals};
+use countersign_view::principals;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::limits::McpLimits;
+use crate::{limits::McpLimits, session};
 
 /// Principal that calls tools.
 pub(super) struct Requester {
@@ -60,28 +59,6 @@ async fn open_session(source: &CommandSource, requester: &Requester, limits: &Mc
         max_pending: limits.pending,
         ..SessionSettings::default()
     };
-    let id = &requester.session;
-    let open = session::Command::Open {
-        cwd: String::new(),
-        name: Some(requester.principal.to_string()),
-        parent: None,
-        door: Some(Protocol::Mcp.name().to_owned()),
-        settings: Box::new(settings.clone()),
-    };
-    match source.send_command(Command::Session(id.clone(), open)).await {
-        Ok(_) => return Ok(()),
-        Err(OwnerError::Refusal(CommandError::SessionExists(_))) => {}
-        Err(refused) => return Err(refused),
-    }
-    // A setting that has not changed is no fact: otherwise each start would record one for every principal.
-    let (known, wanted) = (id.clone(), settings.clone());
-    let differs = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
-        engine.state().session(&known).is_none_or(|session| *session.settings() != wanted)
-    });
-    let (differs, _) = differs.await.ok_or(OwnerError::Closed)?;
-    if differs {
-        let set = session::Command::Set { setting: SessionSetting::All(Box::new(settings)), entry: None };
-        source.send_command(Command::Session(id.clone(), set)).await?;
-    }
-    Ok(())
+    let name = requester.principal.to_string();
+    session::open_session(source, &requester.session, &name, settings).await
 }

@@ -7,7 +7,6 @@ mod error_hints;
 pub mod mcp_approvals;
 mod mcp_changes;
 mod mcp_questions;
-mod mcp_session;
 pub mod mcp_tools;
 mod metrics;
 mod platform;

@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use countersign_adapter_mcp::open_session;
 use countersign_core::{
     call::{self, AgentRequest, CallDetails, CallEnd, RequestExecutor},
     digest::{Digest, canonical_json},
@@ -18,10 +19,7 @@ use countersign_view::Protocol;
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    mcp_session::open_session,
-    mcp_tools::{ApproveError, McpTools, server_arguments},
-};
+use crate::mcp_tools::{ApproveError, McpTools, server_arguments};
 
 /// Service of the requests. That of a server's tools begins otherwise.
 const SERVICE: &str = "gateway:mcp";

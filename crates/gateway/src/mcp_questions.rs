@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_adapter_mcp::open_session;
 use countersign_core::{
     call::{self, AgentRequest, CallEnd, RequestExecutor},
     engine::{Command, Engine, EngineReply, Event, RecordedFact, ResidencyScope},
@@ -23,8 +24,6 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-
-use crate::mcp_session::open_session;
 
 /// Tool of a question, as rules name it.
 const TOOL: &str = "mcp_question";

@@ -1,4 +1,4 @@
-//! Sessions of the gateway itself in which it makes requests for MCP servers.
+//! Sessions in which requests are made over MCP, or for MCP servers.
 
 use countersign_core::{
     engine::{Command, CommandError, ResidencyScope},
@@ -6,13 +6,14 @@ use countersign_core::{
     session::{self, SessionSetting, Settings as SessionSettings},
 };
 use countersign_runtime::{CommandSource, OwnerError};
-use countersign_view::Protocol;
+
+use crate::requests::ADAPTER_NAME;
 
 /// Opens a session, or gives an open one these settings.
 ///
 /// # Errors
 /// [`OwnerError`] if that cannot be recorded.
-pub(crate) async fn open_session(
+pub async fn open_session(
     requests: &CommandSource,
     id: &SessionId,
     name: &str,
@@ -22,7 +23,7 @@ pub(crate) async fn open_session(
         cwd: String::new(),
         name: Some(name.to_owned()),
         parent: None,
-        door: Some(Protocol::Mcp.name().to_owned()),
+        door: Some(ADAPTER_NAME.to_owned()),
         settings: Box::new(settings.clone()),
     };
     match requests.send_command(Command::Session(id.clone(), open)).await {
@@ -30,7 +31,7 @@ pub(crate) async fn open_session(
         Err(OwnerError::Refusal(CommandError::SessionExists(_))) => {}
         Err(error) => return Err(error),
     }
-    // A setting that has not changed is no fact: otherwise each question would record one.
+    // A setting that has not changed is no fact: otherwise each start would record one for every session.
     let (known, wanted) = (id.clone(), settings.clone());
     let differs = requests.read_of(ResidencyScope::Session(id.clone()), move |engine| {
         engine.state().session(&known).is_none_or(|session| *session.settings() != wanted)
