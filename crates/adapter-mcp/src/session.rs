@@ -6,8 +6,7 @@ use countersign_core::{
     session::{self, SessionSetting, Settings as SessionSettings},
 };
 use countersign_runtime::{CommandSource, OwnerError};
-
-use crate::requests::ADAPTER_NAME;
+use countersign_view::Protocol;
 
 /// Opens a session, or gives an open one these settings.
 ///
@@ -23,7 +22,7 @@ pub async fn open_session(
         cwd: String::new(),
         name: Some(name.to_owned()),
         parent: None,
-        door: Some(ADAPTER_NAME.to_owned()),
+        door: Some(Protocol::Mcp.name().to_owned()),
         settings: Box::new(settings.clone()),
     };
     match requests.send_command(Command::Session(id.clone(), open)).await {
