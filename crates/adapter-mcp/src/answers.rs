@@ -1,7 +1,7 @@
 //! Encodes outcomes as results of tools. A refusal is a result too: models read it, and few hosts show errors of the protocol.
 
 use countersign_core::call::CallEnd;
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ContentBlock, ResultType};
 use serde_json::{Map, Value, json};
 
 use crate::{calls::CallProblem, outcome_router::CallOutcome};
@@ -42,9 +42,7 @@ impl AnswerForm {
         let reason = if outcome.content.trim().is_empty() { plain_reason(outcome.end) } else { &outcome.content };
         match self {
             Self::Data if is_done => data_result(&outcome.content),
-            Self::Result if is_done => {
-                serde_json::from_str(&outcome.content).unwrap_or_else(|_| data_result(&outcome.content))
-            }
+            Self::Result if is_done => server_result(&outcome.content),
             Self::Words if is_done => words_result(&outcome.content),
             Self::Data | Self::Result | Self::Words => error_result(reason),
             Self::Decision if is_done => {
@@ -94,6 +92,13 @@ fn data_result(content: &str) -> CallToolResult {
     };
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = data.filter(Value::is_object);
+    result
+}
+
+/// Returns the result of a tool of another server. That one may speak a version in which results have no type.
+fn server_result(content: &str) -> CallToolResult {
+    let Ok(mut result) = serde_json::from_str::<CallToolResult>(content) else { return data_result(content) };
+    result.result_type = Some(ResultType::COMPLETE);
     result
 }
 
@@ -157,6 +162,25 @@ mod tests {
         ] {
             assert_eq!(encode(&AnswerForm::Data, DONE, content), want, "{content}");
         }
+    }
+
+    #[test]
+    fn a_result_of_another_server_has_a_type_whatever_version_that_server_speaks() {
+        let outcome = |content: &str| CallOutcome {
+            call: CallId::new(Uuid::from_u128(1)),
+            gate: None,
+            end: DONE,
+            content: content.into(),
+        };
+        let image = json!({ "type": "image", "data": "aGFs", "mimeType": "image/png" });
+        let result = AnswerForm::Result.encode_outcome(&outcome(&json!({ "content": [image] }).to_string()));
+        assert_eq!(
+            serde_json::to_value(result).unwrap(),
+            json!({ "resultType": "complete", "content": [image] }),
+            "the server handler removes the type for older clients"
+        );
+        let removed = AnswerForm::Result.encode_outcome(&outcome(""));
+        assert_eq!(serde_json::to_value(removed).unwrap()["content"][0]["text"], "null");
     }
 
     #[test]

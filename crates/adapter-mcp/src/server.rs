@@ -191,10 +191,12 @@ impl ServerHandler for McpServer {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        let is_sessionless = context.meta.protocol_version().is_some_and(|version| !version.has_initialize());
         // Known methods whose parameters do not fit arrive here too.
         Err(match request.method.as_str() {
+            "initialize" if is_sessionless => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
             "tools/call" | "tools/list" | "initialize" | "server/discover" | "ping" | "subscriptions/listen" => {
                 ErrorData::invalid_params(format!("Invalid params of {}", request.method), None)
             }
@@ -231,7 +233,9 @@ impl ServerHandler for McpServer {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let Some(further) = &self.adapter.further else {
+        // Without changed tools in its filter, a change must neither be sent to it nor end it.
+        let is_of_tools = context.accepted().tools_list_changed == Some(true);
+        let Some(further) = self.adapter.further.as_ref().filter(|_| is_of_tools) else {
             tokio::select! {
                 () = context.cancelled() => {}
                 () = self.adapter.end.cancelled() => {}

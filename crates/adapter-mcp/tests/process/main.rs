@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bad_input;
+mod conformance;
 mod decisions;
 mod http;
 mod mcp_host;

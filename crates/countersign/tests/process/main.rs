@@ -22,6 +22,7 @@ mod kept_names;
 mod log_redaction;
 mod mcp_changes;
 mod mcp_questions;
+mod mcp_host_of_servers;
 mod mcp_servers;
 mod operations;
 mod packaged_unit;

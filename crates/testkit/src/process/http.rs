@@ -90,6 +90,11 @@ impl HttpClient {
         self.open_request("POST", path, body)
     }
 
+    /// Sends a POST request whose reply is a stream of events.
+    pub fn open_post_stream(&self, path: &str, body: &str) -> EventStream {
+        EventStream::from_stream(self.open_request("POST", path, body))
+    }
+
     fn open_request(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
