@@ -46,9 +46,11 @@ pub(crate) async fn open_connection(
     let limit = definition.start_timeout;
     let opening = async {
         match open_once(definition, options, generation).await {
-            // Some servers end at a request that they do not know.
-            Err(OpenFailure::Closed(reason)) if generation == ProtocolGeneration::Unknown => {
-                tracing::debug!(server = definition.name, reason, "an MCP server ended at its discovery");
+            // At a request that they do not know some servers end, and others answer anything.
+            Err(OpenFailure::Closed(reason) | OpenFailure::Unintelligible(reason))
+                if generation == ProtocolGeneration::Unknown =>
+            {
+                tracing::debug!(server = definition.name, reason, "an MCP server does not know discovery");
                 open_once(definition, options, ProtocolGeneration::Handshake).await
             }
             opened => opened,

@@ -48,6 +48,8 @@ pub(crate) enum ProtocolGeneration {
 pub(crate) enum OpenFailure {
     /// The connection ended while it was opened.
     Closed(String),
+    /// The server refused the handshake without a reason of the protocol, or answered something else.
+    Unintelligible(String),
     /// The server did not accept the credentials.
     Unauthorized(String),
     /// Anything else.
@@ -57,7 +59,9 @@ pub(crate) enum OpenFailure {
 impl OpenFailure {
     pub(crate) fn reason(self) -> String {
         match self {
-            Self::Closed(reason) | Self::Unauthorized(reason) | Self::Other(reason) => reason,
+            Self::Closed(reason) | Self::Unintelligible(reason) | Self::Unauthorized(reason) | Self::Other(reason) => {
+                reason
+            }
         }
     }
 }
@@ -342,23 +346,26 @@ fn open_failure(error: &ClientInitializeError, monitor: &ConnectionMonitor) -> O
             Some(SendError::NotSent(why) | SendError::Lost(why)) if monitor.is_closed() => {
                 OpenFailure::Closed(format!("{}; {why}", monitor.close_reason()))
             }
-            Some(SendError::NotSent(why) | SendError::Lost(why) | SendError::Rejected(why)) => {
-                OpenFailure::Other(why.clone())
-            }
+            Some(SendError::Rejected(why)) => OpenFailure::Unintelligible(why.clone()),
+            Some(SendError::NotSent(why) | SendError::Lost(why)) => OpenFailure::Other(why.clone()),
             None => OpenFailure::Other("it could not be reached".to_owned()),
         },
         ClientInitializeError::ConnectionClosed(_) => OpenFailure::Closed(monitor.close_reason()),
         ClientInitializeError::JsonRpcError(error) => {
             OpenFailure::Other(format!("it answered: {} (code {})", monitor.show_text(&error.message), error.code.0))
         }
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => open_failure(fallback, monitor),
+        // The handshake that answers it with something else has been tried.
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => match open_failure(fallback, monitor) {
+            OpenFailure::Unintelligible(why) => OpenFailure::Other(why),
+            failure => failure,
+        },
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let versions: Vec<&str> = server_supported.iter().map(ProtocolVersion::as_str).collect();
             let shown = monitor.show_text(&versions.join(", "));
             OpenFailure::Other(format!("it supports no version of the protocol that is spoken here, only {shown}"))
         }
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-            OpenFailure::Other("its answer to the handshake is not one".to_owned())
+            OpenFailure::Unintelligible("its answer to the handshake is not one".to_owned())
         }
         other => OpenFailure::Other(monitor.show_text(&other.to_string())),
     }

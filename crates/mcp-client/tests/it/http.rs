@@ -123,6 +123,29 @@ async fn a_server_over_http_gets_its_headers_with_every_request() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_know_discovery_is_initialized_whatever_it_answers() {
+    for (status, body) in [
+        (200, json!({"jsonrpc": "2.0", "id": 0, "result": {}}).to_string()),
+        (200, json!({"jsonrpc": "2.0", "id": 0, "result": {"tools": []}}).to_string()),
+        (400, "Bad Request: no valid session".to_owned()),
+        (404, String::new()),
+        (500, "<html>Internal Server Error</html>".to_owned()),
+    ] {
+        let answer = body.clone();
+        let server = HttpServer::start(move |request| {
+            if !request.body.contains("server/discover") {
+                return answer_mcp(request, opened);
+            }
+            let message: Value = serde_json::from_str(&request.body).unwrap();
+            (status, answer.replace("\"id\":0", &format!("\"id\":{}", message["id"])))
+        })
+        .await;
+        let outcome = call(&servers(server.transport(None), options())).await;
+        assert!(is_done(&outcome), "{status} {body}: {outcome:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_failure_is_sorted_by_what_left_and_names_no_address() {
     for (case, status, body, want) in [
         ("status", 500, "no".to_owned(), "MCP server box: open failed: status 500"),
