@@ -1,13 +1,17 @@
 //! `cargo xtask browser`: drives the console of the debug binary, and a front end of hermes, through a real browser.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, ExitCode},
 };
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::{Workspace, cargo_path};
+use crate::{
+    npm,
+    process::run_checked,
+    workspace::{Workspace, cargo_path},
+};
 
 /// Names of Chromium for the lookup, after the variable `CHROMIUM`.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -46,9 +50,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     let folder = workspace.root.join("tests/browser");
     let browser =
         find_browser().context("there is no Chromium here: install it (Debian: chromium) or name it in CHROMIUM")?;
-    if !is_installed(&folder) {
-        run_checked(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&folder))?;
-    }
+    npm::install_packages(&folder)?;
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => {
@@ -81,24 +83,6 @@ fn find_browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     BROWSERS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|found| found.is_file())
-}
-
-/// Reports whether the packages of the lock are installed, and not older than it.
-fn is_installed(folder: &Path) -> bool {
-    let age = |path: PathBuf| path.metadata().and_then(|found| found.modified()).ok();
-    match (age(folder.join("package-lock.json")), age(folder.join("node_modules/.package-lock.json"))) {
-        (Some(lock), Some(installed)) => installed >= lock,
-        _ => false,
-    }
-}
-
-fn run_checked(command: &mut Command) -> anyhow::Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("{name} could not be started"))?;
-    if !status.success() {
-        bail!("{name} ended with {status}");
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,9 +6,12 @@
 
 mod browser;
 mod budgets;
+mod conformance;
 mod fuzz;
 mod loadtest;
+mod npm;
 mod package;
+mod process;
 mod reference;
 mod tidy;
 mod verify;
@@ -27,6 +30,8 @@ usage: cargo xtask COMMAND
 ",
     include_str!("../../crates/loadtest/usage.txt"),
     "  browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
+  conformance [--suite-version VERSION] [--only server|client] [--scenario NAME] [--binary FILE]
+                                the public MCP conformance suites against the gateway and the client; needs npm
   package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package
   reference                     the pages of docs/reference that are made of the code
   fuzz [TARGET] [--minutes N] [--seed N] [--guided [--keep] | --replay FILE]
@@ -60,6 +65,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "tidy" => tidy::run(&Workspace::read_metadata()?, tidy::Options::parse(rest)?),
         "bench" | "load" | "kill" => loadtest::run(command, rest),
         "browser" => browser::run(&Workspace::read_metadata()?, &browser::Options::parse(rest)?),
+        "conformance" => conformance::run(&Workspace::read_metadata()?, &conformance::Options::parse(rest)?),
         "package" => package::run(&Workspace::read_metadata()?, &package::Options::parse(rest)?),
         "reference" => reference::run(&Workspace::read_metadata()?),
         "fuzz" => fuzz::run(&Workspace::read_metadata()?, &fuzz::Options::parse(rest)?),
