@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
+mod agents;
 mod browser;
 mod budgets;
 mod conformance;
@@ -32,6 +33,9 @@ usage: cargo xtask COMMAND
     "  browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   conformance [--suite-version VERSION] [--only server|client] [--scenario NAME] [--binary FILE]
                                 the public MCP conformance suites against the gateway and the client; needs npm
+  agents [--only PROGRAM] [--programs DIR] [--binary FILE]
+                                Claude Code, Codex, Gemini CLI and opencode with a scripted model at a gateway; installs the
+                                pinned versions (1.3 GB) with npm into target/agents/programs, or uses those in DIR
   package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package
   reference                     the pages of docs/reference that are made of the code
   fuzz [TARGET] [--minutes N] [--seed N] [--guided [--keep] | --replay FILE]
@@ -66,6 +70,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "bench" | "load" | "kill" => loadtest::run(command, rest),
         "browser" => browser::run(&Workspace::read_metadata()?, &browser::Options::parse(rest)?),
         "conformance" => conformance::run(&Workspace::read_metadata()?, &conformance::Options::parse(rest)?),
+        "agents" => agents::run(rest),
         "package" => package::run(&Workspace::read_metadata()?, &package::Options::parse(rest)?),
         "reference" => reference::run(&Workspace::read_metadata()?),
         "fuzz" => fuzz::run(&Workspace::read_metadata()?, &fuzz::Options::parse(rest)?),

@@ -1,0 +1,246 @@
+//! Programs that people run: their pinned versions, their configuration and their command line.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::agents::process::bounded_command;
+
+/// Time limit for tools, in seconds: longer than a person needs.
+const TOOL_TIMEOUT: u64 = 86_400;
+/// Name of the gateway in the configuration of each program.
+const SERVER: &str = "countersign";
+
+/// Program with an MCP client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostProgram {
+    Claude,
+    Codex,
+    Gemini,
+    Opencode,
+}
+
+/// Connection of a program to the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum McpConnection {
+    /// Command of a server on standard input and output.
+    Stdio(Vec<String>),
+    /// Address and bearer token.
+    Http { url: String, token: String },
+}
+
+/// Tools that a program may use without its own question to the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostPermissions {
+    /// Those of the gateway.
+    GatewayTools,
+    /// None: it asks the tool `permission_prompt` of the gateway.
+    PermissionPrompt,
+}
+
+/// Run of a program.
+pub(crate) struct HostSetup<'a> {
+    /// Folder with the installed programs.
+    pub(crate) programs: &'a Path,
+    /// Folder for its home and its files.
+    pub(crate) folder: &'a Path,
+    pub(crate) model_url: &'a str,
+    pub(crate) connection: &'a McpConnection,
+    pub(crate) permissions: HostPermissions,
+    pub(crate) prompt: &'a str,
+}
+
+impl HostProgram {
+    pub(crate) const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+        }
+    }
+
+    /// Returns its npm package.
+    const fn package(self) -> &'static str {
+        match self {
+            Self::Claude => "@anthropic-ai/claude-code",
+            Self::Codex => "@openai/codex",
+            Self::Gemini => "@google/gemini-cli",
+            Self::Opencode => "opencode-ai",
+        }
+    }
+
+    /// Returns the version that is tried.
+    pub(crate) const fn version(self) -> &'static str {
+        match self {
+            Self::Claude => "2.1.332",
+            Self::Codex => "0.171.0",
+            Self::Gemini => "0.61.0",
+            Self::Opencode => "1.18.33",
+        }
+    }
+
+    /// Finds the program with this name.
+    pub(crate) fn from_name(name: &str) -> anyhow::Result<Self> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        Self::ALL.into_iter().find(|program| program.name() == name).with_context(|| format!("unknown program {name:?}: one of {}", names()))
+    }
+
+    fn path(self, programs: &Path) -> PathBuf {
+        programs.join(self.name()).join("node_modules/.bin").join(self.name())
+    }
+
+    /// Installs the pinned version below `programs`, if it is not there.
+    ///
+    /// # Errors
+    /// npm failed, for example because the registry has no such version.
+    pub(crate) fn install(self, programs: &Path) -> anyhow::Result<()> {
+        let folder = programs.join(self.name());
+        let manifest = folder.join("node_modules").join(self.package()).join("package.json");
+        let installed = fs::read(&manifest).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        if installed.is_some_and(|manifest| manifest["version"] == self.version()) && self.path(programs).exists() {
+            return Ok(());
+        }
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("package.json"), r#"{"private":true}"#)?;
+        let package = format!("{}@{}", self.package(), self.version());
+        println!("installing {package}");
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error", &package]).current_dir(&folder);
+        let status = npm.status().context("npm could not be started")?;
+        if !status.success() {
+            bail!("npm install {package} ended with {status}");
+        }
+        Ok(())
+    }
+
+    /// Writes the configuration and returns the command, whose model is the scripted one.
+    pub(crate) fn command(self, setup: &HostSetup<'_>) -> anyhow::Result<Command> {
+        let home = setup.folder.join("home");
+        let work = setup.folder.join("work");
+        fs::create_dir_all(&work)?;
+        fs::create_dir_all(&home)?;
+        let mut command = bounded_command(&self.path(setup.programs), &home);
+        command.current_dir(&work);
+        match self {
+            Self::Claude => configure_claude(&mut command, setup, &home)?,
+            Self::Codex => configure_codex(&mut command, setup, &home, &work)?,
+            Self::Gemini => configure_gemini(&mut command, setup, &home)?,
+            Self::Opencode => configure_opencode(&mut command, setup, &home)?,
+        }
+        Ok(command)
+    }
+}
+
+fn configure_claude(command: &mut Command, setup: &HostSetup<'_>, home: &Path) -> anyhow::Result<()> {
+    let mut server = match setup.connection {
+        McpConnection::Stdio(words) => json!({ "command": words[0], "args": words[1..] }),
+        McpConnection::Http { url, token } => json!({ "type": "http", "url": url, "headers": bearer(token) }),
+    };
+    server["timeout"] = (TOOL_TIMEOUT * 1000).into();
+    let file = write_json(&home.join("mcp.json"), &json!({ "mcpServers": { SERVER: server } }))?;
+    command
+        .env("CLAUDE_CONFIG_DIR", home.join(".claude"))
+        .env("ANTHROPIC_BASE_URL", setup.model_url)
+        .env("ANTHROPIC_API_KEY", "sk-ant-dummy")
+        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+        .env("DISABLE_AUTOUPDATER", "1");
+    command.args(["-p", "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config"]).arg(file);
+    match setup.permissions {
+        HostPermissions::GatewayTools => command.args(["--allowedTools", &format!("mcp__{SERVER}")]),
+        HostPermissions::PermissionPrompt => {
+            command.args(["--permission-prompt-tool", &format!("mcp__{SERVER}__permission_prompt")])
+        }
+    };
+    command.args(["--", setup.prompt]);
+    Ok(())
+}
+
+fn configure_codex(command: &mut Command, setup: &HostSetup<'_>, home: &Path, work: &Path) -> anyhow::Result<()> {
+    let folder = home.join(".codex");
+    fs::create_dir_all(&folder)?;
+    // Strings of TOML have the escapes of JSON.
+    let text = |value: &str| Value::from(value).to_string();
+    let server = match setup.connection {
+        McpConnection::Stdio(words) => {
+            format!("command = {}\nargs = {}\n", text(&words[0]), Value::from(words[1..].to_vec()))
+        }
+        McpConnection::Http { url, token } => {
+            command.env("COUNTERSIGN_TOKEN", token);
+            format!("url = {}\nbearer_token_env_var = \"COUNTERSIGN_TOKEN\"\n", text(url))
+        }
+    };
+    let config = format!(
+        "model = \"scripted\"\nmodel_provider = \"stub\"\n\
+         [model_providers.stub]\nname = \"stub\"\nbase_url = {}\nwire_api = \"responses\"\nenv_key = \"STUB_KEY\"\n\
+         [projects.{}]\ntrust_level = \"trusted\"\n\
+         [mcp_servers.{SERVER}]\n{server}default_tools_approval_mode = \"approve\"\ntool_timeout_sec = {TOOL_TIMEOUT}\n",
+        text(&format!("{}/v1", setup.model_url)),
+        text(&work.to_string_lossy()),
+    );
+    fs::write(folder.join("config.toml"), config)?;
+    command.env("CODEX_HOME", folder).env("STUB_KEY", "dummy");
+    command.args(["exec", "--json", "--skip-git-repo-check", setup.prompt]);
+    Ok(())
+}
+
+fn configure_gemini(command: &mut Command, setup: &HostSetup<'_>, home: &Path) -> anyhow::Result<()> {
+    let mut server = match setup.connection {
+        McpConnection::Stdio(words) => json!({ "command": words[0], "args": words[1..] }),
+        McpConnection::Http { url, token } => json!({ "httpUrl": url, "headers": bearer(token) }),
+    };
+    server["trust"] = true.into();
+    server["timeout"] = (TOOL_TIMEOUT * 1000).into();
+    let settings = json!({
+        "security": { "auth": { "selectedType": "gemini-api-key" } },
+        "mcpServers": { SERVER: server },
+    });
+    write_json(&home.join(".gemini/settings.json"), &settings)?;
+    command
+        .env("GEMINI_API_KEY", "dummy")
+        .env("GOOGLE_GEMINI_BASE_URL", setup.model_url)
+        .env("GEMINI_CLI_TRUST_WORKSPACE", "true");
+    command.args(["-m", "gemini-2.5-pro", "--output-format", "json", "-p", setup.prompt]);
+    Ok(())
+}
+
+fn configure_opencode(command: &mut Command, setup: &HostSetup<'_>, home: &Path) -> anyhow::Result<()> {
+    let mut server = match setup.connection {
+        McpConnection::Stdio(words) => json!({ "type": "local", "command": words }),
+        McpConnection::Http { url, token } => {
+            json!({ "type": "remote", "url": url, "headers": bearer(token), "oauth": false })
+        }
+    };
+    server["enabled"] = true.into();
+    server["timeout"] = (TOOL_TIMEOUT * 1000).into();
+    let options = json!({ "baseURL": format!("{}/v1", setup.model_url), "apiKey": "dummy" });
+    let models = json!({ "scripted": { "tool_call": true } });
+    let config = json!({
+        "provider": { "stub": { "npm": "@ai-sdk/openai-compatible", "options": options, "models": models } },
+        "model": "stub/scripted",
+        "mcp": { SERVER: server },
+    });
+    write_json(&home.join(".config/opencode/opencode.json"), &config)?;
+    command.env("OPENCODE_DISABLE_MODELS_FETCH", "1").env("OPENCODE_DISABLE_AUTOUPDATE", "1");
+    command.args(["run", "--format", "json", setup.prompt]);
+    Ok(())
+}
+
+fn bearer(token: &str) -> Value {
+    json!({ "Authorization": format!("Bearer {token}") })
+}
+
+fn write_json(file: &Path, value: &Value) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(file, value.to_string())?;
+    Ok(file.to_owned())
+}

@@ -1,0 +1,203 @@
+//! Server on loopback that is the model of the programs, and the service whose tool the gateway calls.
+
+use std::{
+    collections::HashMap,
+    io::BufReader,
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+
+use crate::agents::{
+    http::{HttpReply, HttpRequest},
+    script::{ModelScript, ScriptId, ScriptStep},
+    wire::{ModelReply, Wire},
+};
+
+/// Prefix of the paths of the service.
+pub(crate) const SERVICE_PATH: &str = "/service/";
+
+/// Running server. It ends with the process.
+pub(crate) struct StubServer {
+    /// Address without a path, such as `http://127.0.0.1:4711`.
+    pub(crate) url: String,
+    state: Arc<ServerState>,
+}
+
+#[derive(Default)]
+struct ServerState {
+    shared: Mutex<SharedState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct SharedState {
+    scripts: HashMap<ScriptId, ScriptProgress>,
+    /// Number of requests to each path of the service.
+    actions: HashMap<String, usize>,
+}
+
+/// Script with what has happened.
+struct ScriptProgress {
+    script: ModelScript,
+    results: Vec<String>,
+    /// Number of calls after the first that may be made.
+    released: usize,
+    /// Last text of the model, if it ended the script.
+    ending: Option<String>,
+}
+
+impl StubServer {
+    /// Starts a server on a port of its own.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("no port on loopback")?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let state = Arc::<ServerState>::default();
+        let shared = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let state = Arc::clone(&shared);
+                thread::spawn(move || {
+                    // A program that hangs up early asks again.
+                    let _ = state.serve(&stream);
+                });
+            }
+        });
+        Ok(Self { url, state })
+    }
+
+    /// Adds a script.
+    pub(crate) fn add_script(&self, script: ModelScript) -> ScriptId {
+        let mut shared = self.state.lock();
+        let id = ScriptId(shared.scripts.len() + 1);
+        shared.scripts.insert(id, ScriptProgress { script, results: Vec::new(), released: 0, ending: None });
+        id
+    }
+
+    /// Lets the model make one further call.
+    pub(crate) fn release_call(&self, id: ScriptId) {
+        if let Some(progress) = self.state.lock().scripts.get_mut(&id) {
+            progress.released += 1;
+        }
+        self.state.changed.notify_all();
+    }
+
+    /// Waits until the model has so many results, and returns the last of them.
+    ///
+    /// # Errors
+    /// The script ended before, or `limit` is over.
+    pub(crate) fn wait_result(&self, id: ScriptId, count: usize, limit: Duration) -> anyhow::Result<String> {
+        let is_open = |shared: &mut SharedState| {
+            let progress = shared.scripts.get(&id);
+            progress.is_some_and(|progress| progress.results.len() < count && progress.ending.is_none())
+        };
+        let waited = self.state.changed.wait_timeout_while(self.state.lock(), limit, is_open);
+        let (shared, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let progress = shared.scripts.get(&id).context("unknown script")?;
+        match (progress.results.get(count - 1), &progress.ending) {
+            (Some(result), _) => Ok(result.clone()),
+            (None, Some(ending)) => bail!("the model has no result {count}: {ending}"),
+            (None, None) => bail!("the model has no result {count} after {} s", limit.as_secs()),
+        }
+    }
+
+    /// Returns how often the service was called at `path`.
+    pub(crate) fn action_count(&self, path: &str) -> usize {
+        self.state.lock().actions.get(path).copied().unwrap_or_default()
+    }
+}
+
+impl ServerState {
+    fn lock(&self) -> MutexGuard<'_, SharedState> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, stream: &TcpStream) -> std::io::Result<()> {
+        let request = HttpRequest::read(&mut BufReader::new(stream))?;
+        self.reply_to(&request).write(&mut &*stream)
+    }
+
+    fn reply_to(&self, request: &HttpRequest) -> HttpReply {
+        if let Some(path) = request.path().strip_prefix(SERVICE_PATH) {
+            *self.lock().actions.entry(path.to_owned()).or_default() += 1;
+            return HttpReply::json(200, &json!({ "result": format!("{path} is done") }));
+        }
+        let Some(wire) = Wire::for_path(request.path()) else {
+            return HttpReply::json(404, &json!({ "error": { "message": "not found" } }));
+        };
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        wire.encode(&self.model_reply(wire, &body))
+    }
+
+    fn model_reply(&self, wire: Wire, body: &Value) -> ModelReply {
+        let request = wire.decode(body);
+        let mut shared = self.lock();
+        let found = ScriptId::find(&request).filter(|_| !request.tools.is_empty());
+        let Some((id, progress)) = found.and_then(|id| Some((id, shared.scripts.get_mut(&id)?))) else {
+            // Titles, summaries and the like.
+            return ModelReply::Text("ok".to_owned());
+        };
+        let step = progress.script.next_step(id, &request);
+        let calls = request.results.len();
+        progress.results = request.results;
+        if let ScriptStep::Reply(ModelReply::Text(text)) = &step {
+            progress.ending = Some(text.clone());
+        }
+        self.changed.notify_all();
+        match step {
+            ScriptStep::Reply(reply) => reply,
+            ScriptStep::ReplyWhenReleased(reply) => {
+                let waits = |shared: &mut SharedState| {
+                    shared.scripts.get(&id).is_some_and(|progress| progress.released < calls)
+                };
+                drop(self.changed.wait_while(shared, waits));
+                reply
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{HttpReply, HttpRequest, ModelScript, StubServer};
+    use crate::agents::script::ScriptId;
+    use std::time::Duration;
+
+    fn ask(server: &StubServer, target: &str, body: &serde_json::Value) -> HttpReply {
+        server.state.reply_to(&HttpRequest { target: target.to_owned(), body: body.to_string().into_bytes() })
+    }
+
+    #[test]
+    fn a_script_calls_its_tool_and_gets_the_result() {
+        let server = StubServer::start().unwrap();
+        let id = server.add_script(ModelScript { tool: "turn", arguments: json!({}), calls: 1 });
+        let chat = |messages: serde_json::Value| {
+            let tools = json!([{ "type": "function", "function": { "name": "countersign_turn" } }]);
+            let reply = ask(&server, "/v1/chat/completions", &json!({ "messages": messages, "tools": tools }));
+            String::from_utf8(reply.body).unwrap()
+        };
+        let user = json!({ "role": "user", "content": id.prompt() });
+        assert!(chat(json!([user])).contains("countersign_turn"));
+        assert!(server.wait_result(id, 1, Duration::ZERO).unwrap_err().to_string().contains("after 0 s"));
+        assert!(chat(json!([user, { "role": "tool", "content": "done" }])).contains("finished"));
+        assert_eq!(server.wait_result(id, 1, Duration::ZERO).unwrap(), "done");
+        assert!(server.wait_result(id, 2, Duration::ZERO).unwrap_err().to_string().contains("finished"));
+    }
+
+    #[test]
+    fn requests_without_tools_or_script_get_a_text_and_actions_are_counted() {
+        let server = StubServer::start().unwrap();
+        let title = json!({ "messages": [{ "role": "user", "content": ScriptId(9).prompt() }] });
+        let reply = ask(&server, "/v1/messages?beta=true", &title);
+        assert!(String::from_utf8(reply.body).unwrap().contains("\"ok\""));
+        assert_eq!(ask(&server, "/v1/models", &json!({})).status, 404);
+        ask(&server, "/service/door", &json!({}));
+        assert_eq!((server.action_count("door"), server.action_count("lamp")), (1, 0));
+    }
+}

@@ -1,0 +1,36 @@
+//! `/v1/chat/completions` of OpenAI.
+
+use serde_json::{Value, json};
+
+use super::{ModelReply, ModelRequest, OfferedTool, items, text_of};
+
+pub(super) fn decode(body: &Value) -> ModelRequest {
+    let mut request = ModelRequest::default();
+    for message in items(&body["messages"]) {
+        match message["role"].as_str() {
+            Some("user") => request.texts.push(text_of(&message["content"])),
+            Some("tool") => request.results.push(text_of(&message["content"])),
+            _ => {}
+        }
+    }
+    request.tools = items(&body["tools"]).filter_map(|tool| OfferedTool::new(&tool["function"]["name"], None)).collect();
+    request
+}
+
+pub(super) fn encode(reply: &ModelReply) -> Vec<Value> {
+    let chunk = |delta: Value, finish: Option<&str>| {
+        json!({
+            "id": "chatcmpl_1", "object": "chat.completion.chunk", "created": 1, "model": "scripted",
+            "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
+        })
+    };
+    let (delta, finish) = match reply {
+        ModelReply::Text(text) => (json!({ "role": "assistant", "content": text }), "stop"),
+        ModelReply::Call(call) => {
+            let function = json!({ "name": call.tool.name, "arguments": call.arguments.to_string() });
+            let call = json!({ "index": 0, "id": call.id, "type": "function", "function": function });
+            (json!({ "role": "assistant", "tool_calls": [call] }), "tool_calls")
+        }
+    };
+    vec![chunk(delta, None), chunk(json!({}), Some(finish))]
+}
