@@ -30,8 +30,7 @@ use crate::{
     workspace::{Workspace, cargo_path},
 };
 
-const USAGE: &str =
-    "usage: cargo xtask agents [--only claude|codex|gemini|opencode] [--programs DIR] [--binary FILE]";
+const USAGE: &str = "usage: cargo xtask agents [--only claude|codex|gemini|opencode] [--programs DIR] [--binary FILE]";
 
 /// Options of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

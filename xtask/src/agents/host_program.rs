@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::agents::process::bounded_command;
 
-/// Time limit for tools, in seconds: longer than a person needs.
+/// Time limit of a call, in seconds: longer than a person needs.
 const TOOL_TIMEOUT: u64 = 86_400;
 /// Name of the gateway in the configuration of each program.
 const SERVER: &str = "countersign";
@@ -90,7 +90,10 @@ impl HostProgram {
     /// Finds the program with this name.
     pub(crate) fn from_name(name: &str) -> anyhow::Result<Self> {
         let names = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL.into_iter().find(|program| program.name() == name).with_context(|| format!("unknown program {name:?}: one of {}", names()))
+        Self::ALL
+            .into_iter()
+            .find(|program| program.name() == name)
+            .with_context(|| format!("unknown program {name:?}: one of {}", names()))
     }
 
     fn path(self, programs: &Path) -> PathBuf {
@@ -152,7 +155,9 @@ fn configure_claude(command: &mut Command, setup: &HostSetup<'_>, home: &Path) -
         .env("ANTHROPIC_API_KEY", "sk-ant-dummy")
         .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
         .env("DISABLE_AUTOUPDATER", "1");
-    command.args(["-p", "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config"]).arg(file);
+    command
+        .args(["-p", "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config"])
+        .arg(file);
     match setup.permissions {
         HostPermissions::GatewayTools => command.args(["--allowedTools", &format!("mcp__{SERVER}")]),
         HostPermissions::PermissionPrompt => {
@@ -193,11 +198,13 @@ fn configure_codex(command: &mut Command, setup: &HostSetup<'_>, home: &Path, wo
 
 fn configure_gemini(command: &mut Command, setup: &HostSetup<'_>, home: &Path) -> anyhow::Result<()> {
     let mut server = match setup.connection {
-        McpConnection::Stdio(words) => json!({ "command": words[0], "args": words[1..] }),
+        McpConnection::Stdio(words) => {
+            json!({ "command": words[0], "args": words[1..], "timeout": TOOL_TIMEOUT * 1000 })
+        }
+        // Only the limit ends a call whose connection was lost.
         McpConnection::Http { url, token } => json!({ "httpUrl": url, "headers": bearer(token) }),
     };
     server["trust"] = true.into();
-    server["timeout"] = (TOOL_TIMEOUT * 1000).into();
     let settings = json!({
         "security": { "auth": { "selectedType": "gemini-api-key" } },
         "mcpServers": { SERVER: server },
@@ -218,8 +225,8 @@ fn configure_opencode(command: &mut Command, setup: &HostSetup<'_>, home: &Path)
             json!({ "type": "remote", "url": url, "headers": bearer(token), "oauth": false })
         }
     };
+    // Without a limit: each progress notification extends it.
     server["enabled"] = true.into();
-    server["timeout"] = (TOOL_TIMEOUT * 1000).into();
     let options = json!({ "baseURL": format!("{}/v1", setup.model_url), "apiKey": "dummy" });
     let models = json!({ "scripted": { "tool_call": true } });
     let config = json!({

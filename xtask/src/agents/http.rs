@@ -149,7 +149,8 @@ mod tests {
     fn a_reply_ends_its_connection() {
         let mut bytes = Vec::new();
         HttpReply::json(404, &serde_json::json!({})).write(&mut bytes).unwrap();
-        let want = "HTTP/1.1 404 -\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+        let want =
+            "HTTP/1.1 404 -\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
         assert_eq!(String::from_utf8(bytes).unwrap(), want);
     }
 }

@@ -16,11 +16,13 @@ use crate::agents::{
     relay,
     scratch_gateway::{GateAnswer, ScratchGateway},
     script::{ModelScript, ScriptId},
-    stub_server::{StubServer},
+    stub_server::StubServer,
 };
 
 /// Longest time for a step of a program.
 const LIMIT: Duration = Duration::from_secs(90);
+/// Time in which a program notices that the gateway has gone.
+const NOTICE: Duration = Duration::from_secs(15);
 /// Wait of a person before the answer: longer than the interval of the gateway's progress notifications.
 const THINKING: Duration = Duration::from_secs(11);
 /// Tool of the service, which needs approval.
@@ -86,7 +88,12 @@ impl McpCase {
             Self::HttpAllowed | Self::HttpKilled => {
                 McpConnection::Http { url: gateway.mcp_url(), token: gateway.create_token()? }
             }
-            _ => McpConnection::Stdio(relay::command(&context.frames(), gateway.mcp_command())?),
+            Self::Allowed
+            | Self::Denied
+            | Self::Killed
+            | Self::PermissionAllowed
+            | Self::PermissionDenied
+            | Self::PermissionKilled => McpConnection::Stdio(relay::command(&context.frames(), gateway.mcp_command())?),
         };
         let mut run = CaseRun { context, gateway, connection, hosts: 0 };
         match self {
@@ -145,35 +152,51 @@ impl CaseRun<'_> {
         let (script, mut host) = self.start_turn(2)?;
         let gate = self.gateway.wait_gate()?;
         self.gateway.kill();
-        let lost = self.context.stub.wait_result(script, 1, LIMIT)?;
+        let lost = self.context.stub.wait_result(script, 1, NOTICE);
         self.gateway.restart()?;
         ensure!(self.gateway.pending_gates()? == [gate.clone()], "the gate did not survive");
         self.gateway.answer_gate(&gate, GateAnswer::Allow)?;
         self.wait_actions(1)?;
-        // The model calls again in the same session; if the host has lost the gateway, in its next session.
-        self.context.stub.release_call(script);
-        let again = self.context.stub.wait_result(script, 2, LIMIT);
-        finish(&mut host)?;
-        let is_same_session = again.as_ref().is_ok_and(|again| again.contains(DONE));
-        if !is_same_session {
-            let (script, mut host) = self.start_turn(1)?;
-            let result = self.context.stub.wait_result(script, 1, LIMIT)?;
-            ensure!(result.contains(DONE), "unexpected result: {result}");
-            finish(&mut host)?;
-        }
+        let facts = match lost {
+            Ok(lost) => format!("the model got {:?}; {}", shown(&lost), self.repeat_call(script, &mut host)?),
+            Err(_) => {
+                drop(host);
+                self.take_outcome()?;
+                format!("no result within {} s; the next session gets the outcome", NOTICE.as_secs())
+            }
+        };
         ensure!(self.gateway.pending_gates()?.is_empty(), "the repeated call opened a gate");
         self.expect_actions(1)?;
-        // The decision is taken: the next identical call is a new one.
+        // The outcome is delivered: the next identical call is a new one.
         let (script, mut host) = self.start_turn(1)?;
         let next = self.gateway.wait_gate()?;
-        ensure!(next != gate, "the decision was not taken");
+        ensure!(next != gate, "the outcome was not delivered");
         self.gateway.answer_gate(&next, GateAnswer::Deny)?;
         self.context.stub.wait_result(script, 1, LIMIT)?;
         finish(&mut host)?;
         self.expect_actions(1)?;
-        let session = if is_same_session { "same session" } else { "next session" };
-        let again = again.map_or_else(|error| error.to_string(), |again| one_line(&again));
-        Ok(format!("taken in the {session}; the model got {:?}, then {again:?}", one_line(&lost)))
+        Ok(facts)
+    }
+
+    /// Lets the model call again in the same session. If the host has lost the gateway, the next session calls.
+    fn repeat_call(&mut self, script: ScriptId, host: &mut ProcessGroup) -> anyhow::Result<String> {
+        self.context.stub.release_call(script);
+        let again = self.context.stub.wait_result(script, 2, LIMIT);
+        finish(host)?;
+        if again.as_ref().is_ok_and(|again| again.contains(DONE)) {
+            return Ok("the same session gets the outcome".to_owned());
+        }
+        self.take_outcome()?;
+        let again = again.map_or_else(|error| error.to_string(), |again| shown(&again));
+        Ok(format!("again {again:?}; the next session gets the outcome"))
+    }
+
+    /// Makes the same call in a new session, whose result is the outcome.
+    fn take_outcome(&mut self) -> anyhow::Result<()> {
+        let (script, mut host) = self.start_turn(1)?;
+        let result = self.context.stub.wait_result(script, 1, LIMIT)?;
+        ensure!(result.contains(DONE), "unexpected result: {result}");
+        finish(&mut host)
     }
 
     fn prompt_permission(&mut self, answer: GateAnswer) -> anyhow::Result<String> {
@@ -186,17 +209,26 @@ impl CaseRun<'_> {
         let lines = fs::read_to_string(self.effect()).unwrap_or_default();
         let want = if answer == GateAnswer::Allow { "ran\n" } else { "" };
         ensure!(lines == want, "the command wrote {lines:?}; the model got {result:?}");
-        Ok(format!("the model got {:?}", one_line(&result)))
+        Ok(format!("the model got {:?}", shown(&result)))
     }
 
+    /// Kills the gateway while the host asks it, and allows the call for the next session.
     fn kill_at_permission(&mut self) -> anyhow::Result<String> {
         let (script, mut host) = self.start_shell()?;
-        self.gateway.wait_gate()?;
+        let gate = self.gateway.wait_gate()?;
         self.gateway.kill();
         let result = self.context.stub.wait_result(script, 1, LIMIT)?;
         finish(&mut host)?;
         ensure!(!self.effect().exists(), "the command ran; the model got {result:?}");
-        Ok(format!("the model got {:?}", one_line(&result)))
+        self.gateway.restart()?;
+        self.gateway.answer_gate(&gate, GateAnswer::Allow)?;
+        let (script, mut host) = self.start_shell()?;
+        self.context.stub.wait_result(script, 1, LIMIT)?;
+        finish(&mut host)?;
+        let lines = fs::read_to_string(self.effect()).unwrap_or_default();
+        ensure!(lines == "ran\n", "the next session wrote {lines:?}");
+        ensure!(self.gateway.pending_gates()?.is_empty(), "the repeated call opened a gate");
+        Ok(format!("the model got {:?}; the next session takes the decision", shown(&result)))
     }
 
     /// Starts the host with a script that calls the tool of the service.
@@ -256,10 +288,11 @@ impl CaseRun<'_> {
         Ok(())
     }
 
-    /// Returns the opening of the connection and how the host asked for progress.
+    /// Returns the facts about the connection.
     fn opening(&self) -> String {
-        let lines = fs::read_to_string(self.context.frames()).unwrap_or_default();
-        relay::opening(&lines).unwrap_or_else(|| "over HTTP".to_owned())
+        let Ok(lines) = fs::read_to_string(self.context.frames()) else { return "over HTTP".to_owned() };
+        let opening = relay::opening(&lines).unwrap_or_else(|| "no opening".to_owned());
+        format!("{opening}, progress notifications: {}", relay::count_progress(&lines))
     }
 }
 
@@ -267,7 +300,9 @@ fn finish(host: &mut ProcessGroup) -> anyhow::Result<()> {
     host.wait(LIMIT).context("the program did not end after the model's last text").map(drop)
 }
 
-fn one_line(text: &str) -> String {
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().take(160).collect()
+/// Returns the end of a text in one line: programs put their own words before it.
+fn shown(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let start = line.char_indices().rev().nth(159).map_or(0, |(at, _)| at);
+    line[start..].to_owned()
 }

@@ -57,20 +57,29 @@ fn pass_lines(from: impl Read, mut to: impl Write, mut log: &File, mark: &str) -
 
 /// Returns the first method of the host and the version of the protocol that both use, such as `initialize 2025-06-18`.
 pub(crate) fn opening(lines: &str) -> Option<String> {
-    let messages = |mark| lines.lines().filter_map(move |line| serde_json::from_str::<Value>(line.strip_prefix(mark)?).ok());
+    let messages =
+        |mark| lines.lines().filter_map(move |line| serde_json::from_str::<Value>(line.strip_prefix(mark)?).ok());
     let first = messages(FROM_HOST).next()?;
-    let of_session = messages(FROM_SERVER).find_map(|reply| {
-        reply["result"]["protocolVersion"].as_str().map(str::to_owned)
-    });
-    let of_request = || messages(FROM_HOST).find_map(|message| {
-        message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str().map(str::to_owned)
-    });
+    let of_session =
+        messages(FROM_SERVER).find_map(|reply| reply["result"]["protocolVersion"].as_str().map(str::to_owned));
+    let of_request = || {
+        messages(FROM_HOST).find_map(|message| {
+            message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str().map(str::to_owned)
+        })
+    };
     Some(format!("{} {}", first["method"].as_str()?, of_session.or_else(of_request)?))
+}
+
+/// Returns how many progress notifications the server has sent.
+pub(crate) fn count_progress(lines: &str) -> usize {
+    let is_progress =
+        |line: &&str| line.starts_with(FROM_SERVER) && line.contains(r#""method":"notifications/progress""#);
+    lines.lines().filter(is_progress).count()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::opening;
+    use super::{count_progress, opening};
 
     #[test]
     fn the_version_is_that_of_the_session_or_of_the_requests() {
@@ -85,5 +94,7 @@ mod tests {
         ] {
             assert_eq!(opening(lines).as_deref(), want, "{lines}");
         }
+        let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#;
+        assert_eq!(count_progress(&format!("> {progress}\n< {progress}\n< {{}}\n")), 1);
     }
 }

@@ -58,17 +58,18 @@ impl ModelScript {
         if calls >= self.calls {
             return ScriptStep::Reply(ModelReply::Text("finished".to_owned()));
         }
-        let call = |tool, arguments| {
-            let id = format!("call_{}_{calls}", id.0);
+        let call = |kind, tool, arguments| {
+            // Programs drop a call whose id they have seen.
+            let id = format!("{kind}_{}_{calls}", id.0);
             ModelReply::Call(ModelCall { id, tool, arguments })
         };
         match self.find_tool(request) {
-            Some(tool) if calls == 0 => ScriptStep::Reply(call(tool, self.arguments.clone())),
-            Some(tool) => ScriptStep::ReplyWhenReleased(call(tool, self.arguments.clone())),
+            Some(tool) if calls == 0 => ScriptStep::Reply(call("call", tool, self.arguments.clone())),
+            Some(tool) => ScriptStep::ReplyWhenReleased(call("call", tool, self.arguments.clone())),
             None => match request.tools.iter().find(|tool| tool.name == TOOL_SEARCH && !request.is_searched) {
                 Some(search) => {
                     let query = format!("select:{CLAUDE_PREFIX}{}", self.tool);
-                    ScriptStep::Reply(call(search.clone(), json!({ "query": query, "max_results": 5 })))
+                    ScriptStep::Reply(call("search", search.clone(), json!({ "query": query, "max_results": 5 })))
                 }
                 None => ScriptStep::Reply(ModelReply::Text(format!("{} is not offered", self.tool))),
             },
@@ -76,7 +77,8 @@ impl ModelScript {
     }
 
     fn find_tool(&self, request: &ModelRequest) -> Option<OfferedTool> {
-        let fits = |name: &str| name.strip_suffix(self.tool).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('_'));
+        let fits =
+            |name: &str| name.strip_suffix(self.tool).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('_'));
         request.tools.iter().find(|tool| fits(&tool.name)).cloned()
     }
 }
@@ -101,8 +103,14 @@ mod tests {
     #[test]
     fn a_script_is_found_by_its_key() {
         assert_eq!(ScriptId::find(&request(&[], 0)), Some(ScriptId(12)));
-        assert_eq!(ScriptId::find(&ModelRequest { texts: vec![ScriptId(7).prompt()], ..ModelRequest::default() }), Some(ScriptId(7)));
-        assert_eq!(ScriptId::find(&ModelRequest { texts: vec!["script-x".to_owned()], ..ModelRequest::default() }), None);
+        assert_eq!(
+            ScriptId::find(&ModelRequest { texts: vec![ScriptId(7).prompt()], ..ModelRequest::default() }),
+            Some(ScriptId(7))
+        );
+        assert_eq!(
+            ScriptId::find(&ModelRequest { texts: vec!["script-x".to_owned()], ..ModelRequest::default() }),
+            None
+        );
     }
 
     #[test]

@@ -124,7 +124,8 @@ fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {
-            let texts: Vec<String> = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::to_owned).collect();
+            let texts: Vec<String> =
+                blocks.iter().filter_map(|block| block["text"].as_str()).map(str::to_owned).collect();
             texts.join("\n")
         }
         Value::Null => String::new(),
@@ -146,10 +147,9 @@ mod tests {
     use super::{ModelCall, ModelReply, ModelRequest, OfferedTool, Wire};
 
     fn request(tools: &[(&str, Option<&str>)]) -> ModelRequest {
-        let tools = tools.iter().map(|(name, namespace)| OfferedTool {
-            name: (*name).to_owned(),
-            namespace: namespace.map(str::to_owned),
-        });
+        let tools = tools
+            .iter()
+            .map(|(name, namespace)| OfferedTool { name: (*name).to_owned(), namespace: namespace.map(str::to_owned) });
         ModelRequest {
             texts: vec!["run script-1".to_owned()],
             tools: tools.collect(),

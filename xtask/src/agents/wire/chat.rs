@@ -13,7 +13,8 @@ pub(super) fn decode(body: &Value) -> ModelRequest {
             _ => {}
         }
     }
-    request.tools = items(&body["tools"]).filter_map(|tool| OfferedTool::new(&tool["function"]["name"], None)).collect();
+    request.tools =
+        items(&body["tools"]).filter_map(|tool| OfferedTool::new(&tool["function"]["name"], None)).collect();
     request
 }
 

@@ -17,7 +17,8 @@ pub(super) fn decode(body: &Value) -> ModelRequest {
     for tool in items(&body["tools"]) {
         match tool["type"].as_str() {
             Some("namespace") => {
-                let of_group = items(&tool["tools"]).filter_map(|one| OfferedTool::new(&one["name"], Some(&tool["name"])));
+                let of_group =
+                    items(&tool["tools"]).filter_map(|one| OfferedTool::new(&one["name"], Some(&tool["name"])));
                 request.tools.extend(of_group);
             }
             _ => request.tools.extend(OfferedTool::new(&tool["name"], None)),
