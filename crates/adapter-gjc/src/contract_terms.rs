@@ -34,6 +34,8 @@ pub(crate) fn terms_from_declaration(declaration: &UnattendedDeclaration) -> Con
             commands: commands.into_iter().collect(),
             classes: classes.into_iter().collect(),
             tools: None,
+            // An action names no tool of a server.
+            servers: false,
         },
         budget: ledger::BudgetLimits {
             tokens: whole(max_tokens),

@@ -95,6 +95,9 @@ impl RunEnvironment for GsvRunEnvironment {
         // Tools on users' own machines belong to the other adapters: of theirs only `ask` is here.
         tools.extend(self.rooms.registry().get("ask").cloned());
         tools.extend(self.door.toolbox.all_tools());
+        if self.door.settings.uses_servers(&self.place.agent) {
+            tools.extend((self.door.context.server_tools)());
+        }
         Arc::new(ToolRegistry::from_tools(tools))
     }
 

@@ -38,7 +38,7 @@ use countersign_conversations::chats::{Conversations, SessionWorkspaces};
 use countersign_core::{engine::Command, id::Lsn};
 use countersign_http::{limits::FailedAuth, listen::ConnectionInfo};
 use countersign_protocol::gsv::{chat::ChatEventState, message::GsvMessage};
-use countersign_runtime::{Clock, InboxLane, OwnerHandle};
+use countersign_runtime::{Clock, InboxLane, OwnerHandle, tools::AgentTool};
 use countersign_telegram::{HealthProbe, InboundHook, TelegramMessenger};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
@@ -81,6 +81,8 @@ pub struct GsvContext {
     pub chats: Arc<Conversations>,
     /// Health probe of the messenger, if there is one.
     pub telegram: Option<HealthProbe>,
+    /// Returns the approved tools of the gateway's MCP servers, for runs of the agents that use them.
+    pub server_tools: Arc<dyn Fn() -> Vec<Arc<dyn AgentTool>> + Send + Sync>,
 }
 
 /// Adapter. One serves all peers of a gateway.

@@ -394,6 +394,14 @@ impl GsvSettings {
         }
     }
 
+    /// Reports whether runs of an agent have the tools of the gateway's MCP servers.
+    pub(super) fn uses_servers(&self, agent: &str) -> bool {
+        let tree = self.tree();
+        let listed = tree["agents"]["list"].as_array().into_iter().flatten();
+        let mut its = listed.filter(|listed| listed["id"].as_str().is_some_and(|id| agent_id(id) == agent));
+        its.any(|listed| listed["mcp"] == true)
+    }
+
     /// Returns an agent's text in place of the default beginning of the prompt, if it is set.
     pub(super) fn own_prompt(&self, agent: &str) -> Option<String> {
         let tree = self.tree();

@@ -67,6 +67,8 @@ pub struct OmpAdapter {
     pub dialogs: OpenDialogs,
     /// The grants that are being written to their file.
     pub(crate) grant_writes: JoinSet<()>,
+    /// Requests to approve MCP servers in the open session.
+    server_requests: JoinSet<()>,
     pub(crate) is_closing: bool,
     /// Permit to make a page: one holds all of a session's texts.
     pub pages: Arc<Semaphore>,
@@ -105,6 +107,7 @@ impl OmpAdapter {
             outbox: FrameOutbox::new(output),
             dialogs: OpenDialogs::default(),
             grant_writes: JoinSet::new(),
+            server_requests: JoinSet::new(),
             is_closing: false,
             pages: Arc::new(Semaphore::new(1)),
             is_given_up: false,
@@ -126,6 +129,21 @@ impl OmpAdapter {
         if let Some(line) = self.dialect.hooks.encode(self, frame.into()) {
             self.outbox.push(line);
         }
+    }
+
+    /// Has the approval of MCP servers requested in the open session, and in no other any more. Nothing waits for that.
+    pub(super) fn request_servers(&mut self) {
+        self.server_requests.abort_all();
+        let servers = Arc::clone(&self.store.common.servers);
+        let Some(seat) = self.seat.as_ref().filter(|_| !servers.is_empty()) else { return };
+        self.store.common.offer_server_tools();
+        self.server_requests.spawn(servers.request_approvals(seat.requests.clone(), seat.id.clone()));
+    }
+
+    /// Ends the MCP servers. A session that lives in a gateway keeps them.
+    pub(super) async fn close_servers(&mut self) {
+        self.server_requests.abort_all();
+        self.store.common.servers.close().await;
     }
 
     pub fn current_session(&self) -> Option<&OpenSession> {

@@ -1,4 +1,5 @@
-//! Capabilities that a host lends the agent of a session: tools of its own, and URIs of its schemes.
+//! Capabilities that a host lends the agent of a session: tools of its own, and URIs of its schemes. Tools of MCP servers, which come
+//! while a session is open, are added to them.
 //!
 //! The tools of a run follow it: a tool that a host takes back is gone from the next request to the model. Lent tools stay while
 //! the host is away; calls of them wait. It must not know which calls are open.
@@ -43,6 +44,8 @@ struct CapabilityState {
     /// Tools in the order in which they were given, each with whether the model sees it.
     tools: Vec<(Arc<HostTool>, bool)>,
     schemes: Arc<SchemeMap>,
+    /// Tools of MCP servers.
+    server_tools: Vec<Arc<dyn AgentTool>>,
     /// Tools of the last session that requested them.
     made: Option<(SessionId, Arc<ToolRegistry>)>,
 }
@@ -76,7 +79,7 @@ impl HostCapabilities {
         &self.peers
     }
 
-    /// Returns the tools of a session: the agent's own, then the host's.
+    /// Returns the tools of a session: the agent's own, then the host's, then those of servers. The first of one name counts.
     pub(crate) fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry> {
         let mut state = self.state.lock();
         if let Some((_, made)) = state.made.as_ref().filter(|(of, _)| of == session) {
@@ -94,7 +97,18 @@ impl HostCapabilities {
         let active = state.tools.iter().filter(|(tool, is_active)| *is_active && !is_excluded(&tool.name));
         let of_host =
             active.map(|(tool, _)| Arc::new(HostProvidedTool::new(tool, tools.clone())) as Arc<dyn AgentTool>);
-        ToolRegistry::from_tools(own.chain(of_host).collect())
+        let of_servers = state.server_tools.iter().filter(|tool| {
+            let name = &tool.spec().name;
+            self.own.get(name).is_none() && state.tools.iter().all(|(of_host, _)| of_host.name != *name)
+        });
+        ToolRegistry::from_tools(own.chain(of_host).chain(of_servers.cloned()).collect())
+    }
+
+    /// Takes a set of tools of servers in the place of the one before. The next request to the model has them.
+    pub(crate) fn set_server_tools(&self, tools: Vec<Arc<dyn AgentTool>>) {
+        let mut state = self.state.lock();
+        state.server_tools = tools;
+        state.made = None;
     }
 
     /// Takes a set of tools in the place of the one before. One that stays is shown or hidden as it was.
@@ -102,8 +116,9 @@ impl HostCapabilities {
     /// # Errors
     /// [`ToolsError::Conflict`]; nothing changes then.
     pub(super) fn set_tools(&self, tools: Vec<HostTool>) -> Result<Vec<String>, ToolsError> {
-        wire::check_conflicts(&tools, |name| self.own.get(name).is_some())?;
         let mut state = self.state.lock();
+        let is_of_server = |name: &str| state.server_tools.iter().any(|tool| tool.spec().name == name);
+        wire::check_conflicts(&tools, |name| self.own.get(name).is_some() || is_of_server(name))?;
         let names = tools.iter().map(|tool| tool.name.clone()).collect();
         let shown = |tool: &HostTool| {
             let before = state.tools.iter().find(|(before, _)| before.name == tool.name);

@@ -44,6 +44,7 @@ mod session_environment;
 pub mod session_file;
 mod session_file_writer;
 mod session_listing;
+mod session_servers;
 mod session_settings;
 mod session_store;
 mod shutdown;

@@ -58,10 +58,12 @@ pub(super) fn allowed_tools(
     let is_unknown = |pattern: &&String| !names.iter().any(|name| is_named(pattern, name));
     // Hosts of gjc name the tools of the original, and expect silence.
     let listed = flags.tools.iter().flatten().filter(|_| flags.product == AgentProduct::Omp);
+    // Tools of MCP servers are known only while the session is open.
+    let listed = listed.filter(|name| !is_server_tool(name));
     for name in listed.filter(is_unknown) {
         notice(&format!("--tools: unknown tool {name:?}; the tools are {}", names.join(", ")));
     }
-    for name in flags.excluded_tools.iter().filter(is_unknown) {
+    for name in flags.excluded_tools.iter().filter(is_unknown).filter(|name| !is_server_tool(name)) {
         let all = names.join(", ");
         if let Some(meant) = nearest_tool(name, &names) {
             return Err(format!("--exclude-tools: unknown tool {name:?}; did you mean {meant}? The tools are {all}"));
@@ -70,14 +72,21 @@ pub(super) fn allowed_tools(
             "--exclude-tools: {name:?} matches no built-in tool and applies to tools of the host only; the tools are {all}"
         ));
     }
-    let withheld = &settings.restrictions.withheld;
-    let is_left = |name: &&str| {
-        !flags.no_tools
-            && flags.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| is_named(tool, name)))
-            && !flags.excluded_tools.iter().any(|excluded| is_named(excluded, name))
-            && !withheld.contains(*name)
-    };
+    let is_left = |name: &&str| is_tool_left(flags, settings, name);
     Ok(whole.only_named(&names.iter().map(String::as_str).filter(is_left).collect::<Vec<_>>()))
+}
+
+/// Reports whether flags and settings leave a tool to the agent.
+pub(super) fn is_tool_left(flags: &AdapterFlags, settings: &AgentSettings, name: &str) -> bool {
+    !flags.no_tools
+        && flags.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| is_named(tool, name)))
+        && !flags.excluded_tools.iter().any(|excluded| is_named(excluded, name))
+        && !settings.restrictions.withheld.contains(name)
+}
+
+/// Reports whether a name or a pattern can only be that of a tool for MCP servers.
+fn is_server_tool(pattern: &str) -> bool {
+    pattern.to_lowercase().starts_with("mcp_")
 }
 
 #[cfg(test)]
@@ -87,7 +96,7 @@ mod tests {
     use countersign_core::policy::ApprovalMode;
     use countersign_runtime::tools::ToolRegistry;
 
-    use super::{allowed_tools, approval_mode, report_settings};
+    use super::{allowed_tools, approval_mode, is_tool_left, report_settings};
     use crate::flags;
     use countersign_agent_dir::{AgentDir, AgentProduct, AgentSettings, ProcessEnvironment};
 
@@ -144,6 +153,25 @@ mod tests {
             let left = allowed_tools(&flags, &settings, &ToolRegistry::standard(), &|_: &str| {}).unwrap();
             let names: Vec<&str> = left.tool_specs().map(|spec| spec.name.as_str()).collect();
             assert_eq!(names, want, "{flags:?} {withheld}");
+        }
+    }
+
+    #[test]
+    fn flags_and_settings_hold_for_tools_of_servers_without_a_notice() {
+        for (flags, withheld, want) in [
+            (&[][..], "", true),
+            (&["--tools", "read,bash"], "", false),
+            (&["--tools", "read,mcp__files__*"], "", true),
+            (&["--no-tools"], "", false),
+            (&["--exclude-tools", "mcp__*"], "", false),
+            (&["--exclude-tools", "mcp__other__*"], "", true),
+            (&[], "mcp__files__read", false),
+        ] {
+            let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
+            let mut settings = AgentSettings::default();
+            settings.restrictions.withheld = [withheld.to_owned()].into();
+            allowed_tools(&flags, &settings, &ToolRegistry::standard(), &|line: &str| panic!("{line}")).unwrap();
+            assert_eq!(is_tool_left(&flags, &settings, "mcp__files__read"), want, "{flags:?} {withheld}");
         }
     }
 

@@ -43,6 +43,13 @@ pub struct PreparedRules {
     pub warnings: Vec<String>,
 }
 
+/// Tools that always ask: the requests to approve an MCP server. A rule that allows every tool was not written for them, and a file of
+/// a repository may name the program.
+const ALWAYS_ASKED: [(&str, &str); 2] = [
+    ("mcp_server", "starts a program or opens a connection for the agent"),
+    ("mcp_tools", "changes the tools of the agent"),
+];
+
 /// The file of a repository's own rules, below its working folder. It can only tighten.
 const PROJECT: &str = ".countersign/permissions.yaml";
 
@@ -144,7 +151,7 @@ pub fn compile_rules(files: &[RulesText], place: &RulesContext<'_>) -> Result<Pr
     } = *place;
     let own = protected_paths(records, folder, cwd, named, sessions);
     let of_gateway = |of: fn(&PathContext) -> &Vec<String>| gateway.into_iter().flat_map(of).cloned();
-    let unreadable = paths::path_variants(folder.root().to_owned());
+    let unreadable = [folder.root().to_owned(), folder.server_homes()].into_iter().flat_map(paths::path_variants);
     let surroundings = PathContext {
         home: Some(text(folder.home())),
         temporary: vec![text(temporary), "/tmp".to_owned(), "/var/tmp".to_owned()],
@@ -154,6 +161,7 @@ pub fn compile_rules(files: &[RulesText], place: &RulesContext<'_>) -> Result<Pr
         // The agent directory is where permanent grants are kept.
         realm: gateway.map(|_| text(folder.root())),
         approval,
+        always_asked: ALWAYS_ASKED.map(|(tool, reason)| (tool.to_owned(), reason.to_owned())).into(),
     };
     Ok(PreparedRules {
         warnings: compiled
@@ -211,7 +219,13 @@ pub(crate) fn protected_paths(
     named: Option<&Path>,
     sessions: Option<&Path>,
 ) -> Vec<PathBuf> {
-    let ours = [folder.root().to_owned(), folder.sessions_dir(), folder.blobs_dir(), cwd.join(".countersign")];
+    let ours = [
+        folder.root().to_owned(),
+        folder.sessions_dir(),
+        folder.blobs_dir(),
+        folder.server_homes(),
+        cwd.join(".countersign"),
+    ];
     let records = records.iter().map(|folder| cwd.join(folder));
     let named = named.into_iter().chain(sessions).map(|named| cwd.join(named));
     let mut protected: Vec<PathBuf> =
@@ -241,7 +255,7 @@ mod tests {
         let folder = AgentDir::resolve(AgentProduct::Omp, &environment, &root, |_| false).unwrap();
         let got = protected_paths(&[], &folder, &root.join("work"), None, Some(Path::new("../kept")));
         let below = |top: &str| ["", "blobs", "sessions"].map(|name| root.join(top).join(name));
-        let work = ["work/.countersign", "work/../kept"].map(|name| root.join(name));
+        let work = ["agent.mcp", "work/.countersign", "work/../kept"].map(|name| root.join(name));
         let mut want: Vec<_> = below("agent").into_iter().chain(below("real")).chain(work).collect();
         want.sort_unstable();
         assert_eq!(got, want);

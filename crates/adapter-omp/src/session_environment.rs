@@ -4,9 +4,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use countersign_agent_dir::{AgentDir, AgentProduct, ModelRoster, keys::ProviderCredential, settings};
 use countersign_conversations::prompt::{self, compaction::CompactionPrompts};
-use countersign_core::{id::SessionId, session::ModelRef, tool::ToolSpec};
+use countersign_core::{call::CallDetails, id::SessionId, session::ModelRef, tool::ToolSpec};
 use countersign_runtime::{
-    Clock, PeerRegistry, ResolvedModel, RunEnvironment, SilentRetries, SummaryPrompts, model_ref,
+    Clock, PeerRegistry, ResolvedModel, RunEnvironment, ServiceOutcome, SilentRetries, SummaryPrompts, model_ref,
     models::{
         self, FailureKind, InputModality, LanguageModel, MessagePart, ModelApi, ModelEntry, ModelEvent, ModelFailure,
         ModelRequest, demo,
@@ -17,13 +17,14 @@ use countersign_runtime::{
     },
 };
 use futures_util::{
-    StreamExt as _, future,
+    StreamExt as _,
+    future::{self, BoxFuture},
     stream::{self, BoxStream},
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{dialect_options::DialectOptions, host_capabilities::HostCapabilities};
+use super::{dialect_options::DialectOptions, host_capabilities::HostCapabilities, session_servers::SessionServers};
 
 /// State that all sessions of one process share.
 pub struct AdapterContext {
@@ -37,6 +38,10 @@ pub struct AdapterContext {
     pub registry: Arc<ToolRegistry>,
     /// Capabilities that the host lends in addition.
     pub(crate) host_capabilities: Arc<HostCapabilities>,
+    /// MCP servers of the files of the user and of the project.
+    pub(crate) servers: Arc<SessionServers>,
+    /// Reports whether flags and settings leave a tool to the agent.
+    pub(crate) is_tool_left: Box<dyn Fn(&str) -> bool + Send + Sync>,
     pub environment: CommandEnvironment,
     pub(crate) roots: AllowedRoots,
     pub launcher: tools::exec::ExecLauncher,
@@ -116,6 +121,15 @@ impl SessionEnvironment {
 }
 
 impl AdapterContext {
+    /// Offers the tools of MCP servers as they are approved now.
+    pub(crate) fn offer_server_tools(&self) {
+        if self.servers.is_empty() {
+            return;
+        }
+        let tools = self.servers.approved_tools().into_iter();
+        self.host_capabilities.set_server_tools(tools.filter(|tool| (self.is_tool_left)(&tool.spec().name)).collect());
+    }
+
     /// Returns a usable model of the catalogue.
     pub fn model_entry(&self, provider: &str, id: &str) -> Option<ModelEntry> {
         if provider == demo::PROVIDER && id == demo::MODEL {
@@ -214,6 +228,22 @@ impl RunEnvironment for SessionEnvironment {
 
     fn tool_registry(&self, session: &SessionId) -> Arc<ToolRegistry> {
         self.common.host_capabilities.tool_registry(session)
+    }
+
+    fn call_service<'a>(
+        &'a self,
+        content: &'a CallDetails,
+        _cancel: CancellationToken,
+    ) -> BoxFuture<'a, ServiceOutcome> {
+        Box::pin(async move {
+            match self.common.servers.carry_out(content).await {
+                Some(outcome) => {
+                    self.common.offer_server_tools();
+                    outcome
+                }
+                None => ServiceOutcome::NotBegun(format!("Unknown tool: {}", content.tool)),
+            }
+        })
     }
 
     fn silence_timeout(&self) -> Duration {

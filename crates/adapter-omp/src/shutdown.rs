@@ -49,6 +49,9 @@ impl OmpAdapter {
             is_host_reading = matches!(timeout(FAREWELL, self.outbox.flush()).await, Ok(Ok(())));
         }
         self.grants_written().await;
+        if is_own {
+            self.close_servers().await;
+        }
         let written = match self.seat.take() {
             Some(seat) => seat.close().await,
             None => Ok(()),

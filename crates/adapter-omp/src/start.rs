@@ -43,6 +43,7 @@ use super::{
     select_session::open_session,
     session_environment::{AdapterContext, edit_mode},
     session_listing::SessionListing,
+    session_servers::{ServerContext, SessionServers},
     session_settings,
     session_store::{AttachTarget, SessionStore},
     start_error::StartError,
@@ -252,6 +253,8 @@ pub(super) async fn open_in(
     let LaunchEnvironment { cwd, temporary, variables } = process;
     let cwd = working_dir::working_folder(&flags, &environment, cwd, &temporary).map_err(StartError::new)?;
     let folder = AgentDir::resolve(flags.product, &environment, &cwd, Path::exists).map_err(StartError::new)?;
+    // A repository's `.env` must not choose values in the user's files of servers.
+    let of_process = environment.clone();
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
     }
@@ -304,7 +307,18 @@ pub(super) async fn open_in(
     let denied = rules::protected_paths(options.record_folders, &folder, &cwd, named, kept);
     let denied: Vec<PathBuf> = denied.into_iter().chain(of_gateway).collect();
     let sandbox = sandbox_settings::build_sandbox(&settings.ours.sandbox, &folder, &cwd, &denied);
-    let kit = ContextParts { launcher, sandbox, clock, models, variables, denied, dialect: options };
+    let started_by = attach_target.as_ref().map(|attach_target| attach_target.server.folder.clone());
+    let server_context = ServerContext {
+        folder: &folder,
+        cwd: &cwd,
+        launcher: &launcher,
+        sandbox: sandbox_settings::build_server_sandbox(&settings.ours.sandbox, &folder, &cwd, &denied),
+        secrets: folder.secrets(),
+        started_by: started_by.unwrap_or_else(|| folder.root().join("countersign")),
+        door: flags.product.name(),
+    };
+    let servers = read_servers(&flags, &settings, &of_process, &server_context, &notice);
+    let kit = ContextParts { launcher, sandbox, clock, models, variables, denied, dialect: options, servers };
     let common = Arc::new(build_context(&flags, &settings, folder, roster, kit, &notice)?);
     // A file may bring tasks to a model that has no tool for them; its host may keep the list itself.
     let can_tick = options.hosts_keep_tasks || common.registry.tool_specs().any(|spec| spec.name == "todo_write");
@@ -359,6 +373,24 @@ pub(super) async fn open_in(
     Ok(OpenAdapter { adapter, model, earlier_events })
 }
 
+/// Returns the MCP servers that the files of the user and the project define, if sessions of the product start any.
+fn read_servers(
+    flags: &AdapterFlags,
+    settings: &agent_dir::AgentSettings,
+    environment: &ProcessEnvironment,
+    context: &ServerContext<'_>,
+    notice: &impl Fn(&str),
+) -> SessionServers {
+    // Hosts of gjc have MCP servers of their own.
+    let is_usual = flags.product == AgentProduct::Omp;
+    if !settings.ours.mcp.unwrap_or(is_usual) || flags.no_tools {
+        return SessionServers::new(&agent_dir::McpServers::default(), context, notice);
+    }
+    let files = agent_dir::McpServers::load(context.folder, context.cwd, environment, settings.project_servers);
+    files.problems.iter().for_each(|problem| notice(problem));
+    SessionServers::new(&files, context, notice)
+}
+
 /// Settings of sessions that are not in the flags.
 struct ContextParts {
     launcher: tools::exec::ExecLauncher,
@@ -369,6 +401,7 @@ struct ContextParts {
     /// Paths that no tool may write to.
     denied: Vec<PathBuf>,
     dialect: DialectOptions,
+    servers: SessionServers,
 }
 
 fn build_context(
@@ -397,6 +430,11 @@ fn build_context(
             HostCapabilities::new(Arc::clone(&registry)).excluding_tools(flags.excluded_tools.clone()),
         ),
         registry,
+        servers: Arc::new(kit.servers),
+        is_tool_left: {
+            let (flags, settings) = (flags.clone(), settings.clone());
+            Box::new(move |name| rights::is_tool_left(&flags, &settings, name))
+        },
         environment: tools::CommandEnvironment::inherit_from(kit.variables, move |name| withheld.contains(name)),
         roots: AllowedRoots::whole_filesystem(kit.denied),
         launcher: kit.launcher,

@@ -110,6 +110,14 @@ impl AgentDir {
         &self.root
     }
 
+    /// Returns the folder in which each MCP server has a folder of its own. It is next to the directory and not in it: a server may
+    /// write there, and nothing of the directory is open to it.
+    pub fn server_homes(&self) -> PathBuf {
+        let mut name = self.root.file_name().unwrap_or_default().to_owned();
+        name.push(".mcp");
+        self.root.with_file_name(name)
+    }
+
     /// Returns the secrets that commands may use by name; none if the directory has no folder for them yet.
     pub fn secrets(&self) -> GatewaySecrets {
         let folder = self.root.join(FOLDER);

@@ -35,6 +35,7 @@ const KEYS: [(&str, &[&str]); 7] = [
             "sandbox",
             "attach",
             "data",
+            "mcp",
         ],
     ),
     ("countersign.gates", &["question", "approval", "execution"]),

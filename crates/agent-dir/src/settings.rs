@@ -127,6 +127,8 @@ pub struct CountersignSettings {
     pub attach: AttachMode,
     /// `countersign.data`: the data directory of that gateway.
     pub data: Option<PathBuf>,
+    /// `countersign.mcp`: whether MCP servers are started here. Absent means what the product's hosts expect.
+    pub mcp: Option<bool>,
 }
 
 /// Waits of gates that runs open. Of each kind `timeout` and `remind`, in seconds, and `default`: whether something counts without
@@ -213,6 +215,7 @@ impl Default for AgentSettings {
                 sandbox: sandbox::SandboxSettings::default(),
                 attach: AttachMode::Never,
                 data: None,
+                mcp: None,
             },
         }
     }
@@ -389,6 +392,7 @@ impl CountersignSettings {
             Some(_) => return Err(attach.type_error("auto, always or never")),
         }
         set_given(&mut self.data, ours.at("data")?.text()?.map(|data| Some(PathBuf::from(data))));
+        set_given(&mut self.mcp, ours.at("mcp")?.flag()?.map(Some));
         Ok(())
     }
 }
@@ -491,7 +495,7 @@ approval_timeout: 60
 countersign:
   { approval_timeout: 30, clarify_timeout: 40, retry_ask_after: 45, host_timeout: 50, bash_timeout: 0.5, gates: {
     question: { timeout: 5, remind: 2, default: recommended }, approval: { default: reject }, execution: { default: none } },
-    sandbox: { write: [~/.cache, /srv/x], network: off, on_missing: warn } }
+    sandbox: { write: [~/.cache, /srv/x], network: off, on_missing: warn }, mcp: true }
 ";
         let mut want = AgentSettings::default();
         want.retry.enabled = false;
@@ -521,6 +525,7 @@ countersign:
         want.ours.retry_ask_after = Duration::from_secs(45);
         want.ours.host_timeout = Duration::from_secs(50);
         want.ours.bash_timeout = Duration::from_millis(500);
+        want.ours.mcp = Some(true);
         let (within, remind) = (Some(Duration::from_secs(5)), Some(Duration::from_secs(2)));
         want.ours.gates.question = AskTimeouts { within, remind, otherwise: NoAnswerRule::Default };
         want.ours.gates.approval.otherwise = NoAnswerRule::Default;

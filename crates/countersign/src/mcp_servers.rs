@@ -16,9 +16,9 @@ use countersign_gateway::{
     checkup,
     control::Request,
     mcp_approvals::approval_report,
-    mcp_tools::{McpTools, server_definition, server_options},
+    mcp_tools::{McpTools, server_options},
 };
-use countersign_mcp_client::{ApprovedServers, ServerApproval, ServerListing, ToolApproval};
+use countersign_mcp_client::{ApprovedServers, ServerApproval, ServerDefinition, ServerListing, ToolApproval};
 use countersign_policy_admin::tool_catalog::ToolCatalog;
 use countersign_tools::{GatewaySecrets, ToolRegistry, secrets::FOLDER};
 use countersign_view::{LineMode, escape, escape_json};
@@ -140,7 +140,7 @@ fn list_servers(config: &Config, form: OutputFormat) -> anyhow::Result<ExitCode>
         .mcp_servers
         .iter()
         .map(|server| {
-            let definition = server_definition(server);
+            let definition = ServerDefinition::from(server);
             let state = match (server.enabled, approved.is_approved(&definition)) {
                 (false, _) => "off",
                 (true, true) => "approved",

@@ -225,6 +225,10 @@ impl GatewayRealm {
             config: Arc::clone(&config),
             chats: Arc::clone(&chats),
             telegram: reporter.clone(),
+            server_tools: {
+                let mcp_tools = Arc::clone(&mcp_tools);
+                Arc::new(move || mcp_tools.offered_tools())
+            },
         });
         let peers = gsv::GsvAdapter::open(&gsv, address.bound.port(), &gsv_environments, &workspaces).await.map_err(
             |error| match error {

@@ -70,7 +70,7 @@ async fn use_everything(servers: &McpServers, context: &Value) -> Result<(), Fai
     let mut failed = Vec::new();
     for (tool, arguments) in planned_calls(&listing.tools, context) {
         let cancel = CancellationToken::new();
-        let outcome = servers.call_approved(tool, arguments, cancel, ProgressSink::default()).await;
+        let outcome = servers.call_approved(tool, "", arguments, cancel, ProgressSink::default()).await;
         println!("{}: {outcome:?}", tool.name);
         if !matches!(outcome, CallOutcome::Done { .. }) {
             failed.push(tool.name.as_str());

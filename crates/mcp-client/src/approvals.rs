@@ -7,9 +7,9 @@ mod differences;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, OpenOptions},
+    fs::{self, DirBuilder, OpenOptions},
     io,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -279,6 +279,8 @@ impl ApprovedServers {
     /// Changes the approvals that the file has now. No other process changes them meanwhile.
     fn change<T>(&mut self, work: impl FnOnce(&mut ApprovalFile) -> T) -> Result<T, ApprovalError> {
         let unwritable = |problem| ApprovalError::Unwritable { path: self.path.clone(), problem };
+        let folder = self.path.parent().unwrap_or_else(|| Path::new(""));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
@@ -287,7 +289,6 @@ impl ApprovedServers {
             .open(self.path.with_extension("json.lock"))
             .map_err(unwritable)?;
         lock.lock().map_err(unwritable)?;
-        let folder = self.path.parent().unwrap_or_else(|| Path::new(""));
         let Self { servers, revoked, .. } = Self::open(folder)?;
         let mut file = ApprovalFile { version: VERSION, servers, revoked };
         let changed = work(&mut file);

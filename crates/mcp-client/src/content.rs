@@ -63,6 +63,14 @@ impl ContentBuilder {
         }
     }
 
+    /// Adds a block that was read from the server.
+    pub(crate) fn push_read(&mut self, block: MessageBlock) {
+        match block {
+            MessageBlock::Image(ImageBlock { data, mime_type }) => self.push_image(data, mime_type),
+            other => self.push_text(other.as_text().unwrap_or_default()),
+        }
+    }
+
     /// Adds text as far as there is space.
     pub(crate) fn push_text(&mut self, text: &str) {
         let kept = &text[..text.floor_char_boundary(self.text_left)];

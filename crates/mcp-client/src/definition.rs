@@ -4,8 +4,9 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
+use countersign_config::{McpServerConfig, McpTransportConfig};
 use countersign_core::digest::{Digest, canonical_json};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -31,6 +32,18 @@ pub struct ServerDefinition {
     pub start_timeout: Duration,
     /// Time limit of every other request, such as one page of a list.
     pub request_timeout: Duration,
+    /// Part of values of variables and headers in the approval.
+    pub values: ValueBinding,
+}
+
+/// Part that values of variables and headers have in the approval of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValueBinding {
+    /// None: the operator may change them, for example a token.
+    #[default]
+    Free,
+    /// Another value is another server: somebody who is not trusted chose them.
+    Bound,
 }
 
 /// Access to a server.
@@ -131,17 +144,41 @@ impl ServerDefinition {
             call_timeout: CALL_TIMEOUT,
             start_timeout: START_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
+            values: ValueBinding::Free,
         }
     }
 
     /// Returns the digest of all that decides which server this is: command, arguments, folder, addresses, client and scope, and
-    /// the names of variables and headers. Values of secrets and time limits are no part of it.
+    /// the names of variables and headers. Time limits are no part of it, and values only as [`ValueBinding`] says.
     pub fn digest(&self) -> Digest {
         Digest::hash_bytes(canonical_json(&self.description()).as_bytes())
     }
 
     /// Returns what [`ServerDefinition::digest`] is made of, as an object for people: it holds no value of a secret.
     pub fn description(&self) -> Value {
+        let mut description = self.transport_description();
+        if let Some(digest) = self.values_digest() {
+            description["values_digest"] = digest.to_string().into();
+        }
+        description
+    }
+
+    /// Returns the digest of the values that the approval is bound to, if there are any.
+    fn values_digest(&self) -> Option<Digest> {
+        let values = match &self.transport {
+            ServerTransport::Stdio { env: values, .. } | ServerTransport::Http { headers: values, .. } => values,
+            #[cfg(test)]
+            ServerTransport::Scripted(_) => return None,
+        };
+        if self.values == ValueBinding::Free || values.is_empty() {
+            return None;
+        }
+        let values: BTreeMap<&str, &str> =
+            values.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+        Some(Digest::hash_bytes(canonical_json(&json!(values)).as_bytes()))
+    }
+
+    fn transport_description(&self) -> Value {
         match &self.transport {
             ServerTransport::Stdio { command, args, env, cwd } => json!({
                 "transport": "stdio",
@@ -205,6 +242,31 @@ impl ServerDefinition {
     }
 }
 
+impl From<&McpServerConfig> for ServerDefinition {
+    /// Returns the definition of a server in a configuration, with its time limit of calls.
+    fn from(server: &McpServerConfig) -> Self {
+        let transport = match &server.transport {
+            McpTransportConfig::Stdio { command, args, env, cwd } => ServerTransport::Stdio {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                cwd: cwd.clone(),
+            },
+            McpTransportConfig::Http { url, headers, auth } => ServerTransport::Http {
+                url: url.clone(),
+                headers: headers.iter().cloned().collect::<BTreeMap<_, _>>(),
+                auth: auth.as_ref().map(|auth| ClientCredentials {
+                    token_url: auth.token_url.clone(),
+                    client_id: auth.client_id.clone(),
+                    client_secret: auth.client_secret.clone(),
+                    scope: auth.scope.clone(),
+                }),
+            },
+        };
+        Self { call_timeout: server.timeout, ..Self::new(server.name.clone(), transport) }
+    }
+}
+
 fn is_server_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=LONGEST_NAME).contains(&name.len())
@@ -228,7 +290,7 @@ fn is_endpoint(url: &str) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{BadDefinition, ServerDefinition, ServerTransport};
+    use super::{BadDefinition, ServerDefinition, ServerTransport, ValueBinding};
 
     fn stdio(name: &str, args: &[&str], env: &[(&str, &str)]) -> ServerDefinition {
         let transport = ServerTransport::Stdio {
@@ -254,6 +316,16 @@ mod tests {
         assert_ne!(plain, of(&["/srv"], &[("OTHER", "one")]));
         assert_eq!(http("https://a.example/mcp", "X-Key").digest(), http("https://a.example/mcp", "x-key").digest());
         assert_ne!(http("https://a.example/mcp", "X-Key").digest(), http("https://b.example/mcp", "X-Key").digest());
+    }
+
+    #[test]
+    fn a_bound_value_is_part_of_the_digest_and_not_shown() {
+        let bound = |value| ServerDefinition { values: ValueBinding::Bound, ..stdio("a", &[], &[("K", value)]) };
+        assert_eq!(bound("hush").digest(), bound("hush").digest());
+        assert_ne!(bound("hush").digest(), bound("other").digest());
+        assert!(!bound("hush").description().to_string().contains("hush"));
+        let without = ServerDefinition { values: ValueBinding::Bound, ..stdio("a", &[], &[]) };
+        assert_eq!(without.digest(), stdio("a", &[], &[]).digest());
     }
 
     #[test]

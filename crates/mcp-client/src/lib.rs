@@ -2,6 +2,7 @@
 //!
 //! It must not decide who may call a tool: policy decides before a call comes here, and annotations of a server grant nothing.
 
+mod approval_requests;
 mod approvals;
 mod argument_check;
 mod backoff;
@@ -17,29 +18,40 @@ mod http_transport;
 mod line_reader;
 mod listing;
 mod mcp_tool;
+mod offered_tool;
 mod open_call;
 mod options;
 mod pages;
 mod pipe_transport;
 mod questions;
+mod reading_tools;
+mod refused_servers;
 mod resources;
 mod schema_check;
 #[cfg(test)]
 mod scripted_server;
 mod send_error;
 mod server;
+mod server_tools;
 mod servers;
 mod text;
 mod tool_call;
 
+pub use approval_requests::{
+    ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, approval_report, carry_out, request_approvals, request_changes,
+    server_arguments,
+};
 pub use approvals::{ApprovalError, ApprovedServers, ApprovedTool, ServerApproval, ToolApproval};
 pub use connection_monitor::{ProgressSink, ToolProgress};
-pub use definition::{BadDefinition, ClientCredentials, ServerDefinition, ServerTransport};
+pub use definition::{BadDefinition, ClientCredentials, ServerDefinition, ServerTransport, ValueBinding};
 pub use error::McpError;
 pub use listing::{ServerListing, ServerTool, ToolProblem, offered_name};
 pub use mcp_tool::McpTool;
-pub use options::{McpLimits, McpOptions};
+pub use offered_tool::OfferedTool;
+pub use options::{McpLimits, McpOptions, STARTED_BY};
 pub use questions::{QuestionAnswer, QuestionAsker, ServerQuestion};
+pub use reading_tools::reading_tools;
 pub use resources::{PromptArgument, PromptText, ServerPrompt, ServerResource};
+pub use server_tools::{ApproveError, ApprovedNow, ServerTools};
 pub use servers::McpServers;
 pub use tool_call::CallOutcome;

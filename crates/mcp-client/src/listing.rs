@@ -201,7 +201,7 @@ fn tool_digest(
 }
 
 /// Writes characters out that a reader would not see. Line ends and tabs stay.
-fn show_hidden(text: &str) -> String {
+pub(crate) fn show_hidden(text: &str) -> String {
     let is_hidden = |letter: char| (letter.is_control() && !matches!(letter, '\n' | '\r' | '\t')) || is_format(letter);
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,20 +1,20 @@
-//! An approved tool of a server, as runs call it.
+//! An approved tool of a server, as runs and agents call it.
 //!
 //! It must not decide whether a call is allowed. Hints of the server about its tool grant nothing.
 
-use countersign_core::{
-    message::MessageBlock,
-    tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec},
-};
+use std::sync::Arc;
+
+use countersign_core::tool::{CallConcurrency, RepeatMode, ToolEffect, ToolSpec};
 use countersign_runtime::tools::{AgentTool, CallFailure, CallOutput, ToolContext};
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    argument_check::find_problems,
-    connection_monitor::{ProgressSink, ToolProgress},
+    connection_monitor::ProgressSink,
     listing::ServerTool,
+    offered_tool::{OfferedTool, check_by_schema, run_for_session},
+    refused_servers::RefusedServers,
     servers::McpServers,
     tool_call::CallOutcome,
 };
@@ -26,11 +26,18 @@ pub struct McpTool {
     spec: ToolSpec,
     servers: McpServers,
     approved: ServerTool,
+    /// Learns of calls that were not sent: the tool may have changed.
+    refused: Arc<RefusedServers>,
 }
 
 impl McpTool {
     /// Creates the tool from what was approved.
     pub fn new(servers: McpServers, approved: ServerTool) -> Self {
+        Self::watched_by(servers, approved, Arc::default())
+    }
+
+    /// Does the same, with a list of the servers of which a call was refused.
+    pub(crate) fn watched_by(servers: McpServers, approved: ServerTool, refused: Arc<RefusedServers>) -> Self {
         let spec = ToolSpec {
             name: approved.offered_name.clone(),
             description: approved.description.clone(),
@@ -40,38 +47,29 @@ impl McpTool {
             effect: ToolEffect::Changes,
             signature: &[],
         };
-        Self { spec, servers, approved }
+        Self { spec, servers, approved, refused }
+    }
+}
+
+impl OfferedTool for McpTool {
+    fn service(&self) -> String {
+        format!("mcp:{}", self.approved.server)
     }
 
-    async fn run_call(&self, arguments: Map<String, Value>, cx: &ToolContext) -> Result<CallOutput, CallFailure> {
-        let cancel = CancellationToken::new();
-        let caller = if cx.call.is_empty() { String::new() } else { format!("a run ({})", cx.call) };
-        let updates = cx.updates.clone();
-        let progress = ProgressSink::new(move |progress| {
-            updates.send_update(|| CallOutput::from_text(progress_text(&progress)));
-        });
-        let call = self.servers.call_approved(&self.approved, &caller, arguments, cancel.clone(), progress);
-        tokio::pin!(call);
-        let outcome = tokio::select! {
-            biased;
-            () = cx.wait_stopped() => {
-                cancel.cancel();
-                call.await
+    fn call<'a>(
+        &'a self,
+        caller: &'a str,
+        arguments: Map<String, Value>,
+        cancel: CancellationToken,
+        progress: ProgressSink,
+    ) -> BoxFuture<'a, CallOutcome> {
+        Box::pin(async move {
+            let outcome = self.servers.call_approved(&self.approved, caller, arguments, cancel, progress).await;
+            if matches!(outcome, CallOutcome::NotBegun { .. }) {
+                self.refused.add(&self.approved.server);
             }
-            outcome = &mut call => outcome,
-        };
-        match outcome {
-            CallOutcome::Done { mut content, is_error, structured } => {
-                if content.is_empty() {
-                    content.push(MessageBlock::from_text("(no content)"));
-                }
-                let details = structured.map(|structured| json!({ "structuredContent": structured }));
-                Ok(CallOutput { content, details, is_error })
-            }
-            CallOutcome::Failed { text } => Err(CallFailure::Failed(text)),
-            CallOutcome::NotBegun { text } => Err(CallFailure::NotBegun(text)),
-            CallOutcome::InDoubt { text } => Err(CallFailure::InDoubt(text)),
-        }
+            outcome
+        })
     }
 }
 
@@ -81,15 +79,7 @@ impl AgentTool for McpTool {
     }
 
     fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
-        let name = &self.spec.name;
-        let Value::Object(members) = arguments else {
-            return Err(CallFailure::Invalid(format!("Invalid arguments for {name}:\n- arguments must be an object")));
-        };
-        let problems = find_problems(&self.spec.schema, members);
-        if problems.is_empty() {
-            return Ok(members.clone());
-        }
-        Err(CallFailure::Invalid(format!("Invalid arguments for {name}:\n- {}", problems.join("\n- "))))
+        check_by_schema(&self.spec.name, &self.spec.schema, arguments)
     }
 
     fn run<'a>(
@@ -97,19 +87,7 @@ impl AgentTool for McpTool {
         arguments: Map<String, Value>,
         cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<CallOutput, CallFailure>> {
-        Box::pin(self.run_call(arguments, cx))
-    }
-}
-
-fn progress_text(progress: &ToolProgress) -> String {
-    let ToolProgress { progress, total, message } = progress;
-    let share = match total {
-        Some(total) => format!("{progress} of {total}"),
-        None => progress.to_string(),
-    };
-    match message {
-        Some(message) => format!("{message} ({share})"),
-        None => share,
+        Box::pin(run_for_session(self, arguments, cx))
     }
 }
 

@@ -6,6 +6,10 @@ use countersign_runtime::tools::{GatewaySecrets, Sandbox, exec::ExecLauncher};
 
 use crate::questions::QuestionAsker;
 
+/// Variable of the MCP servers that a gateway or a stdio adapter starts: the data directory of the one that started them. A
+/// `countersign mcp` among them would call itself.
+pub const STARTED_BY: &str = "COUNTERSIGN_MCP";
+
 /// Options of [`crate::McpServers`].
 #[derive(Clone, Debug)]
 pub struct McpOptions {

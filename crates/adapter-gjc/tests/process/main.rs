@@ -12,6 +12,7 @@ mod gates;
 mod handoff;
 mod host_tools;
 mod host_uris;
+mod mcp_servers;
 mod rpc;
 mod socket;
 mod socket_host_tools;

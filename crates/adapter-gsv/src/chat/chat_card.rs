@@ -4,7 +4,7 @@ use countersign_core::{
     gate::{ApprovalScope, Gate, GateResolution},
     id::{GateId, PrincipalId},
 };
-use countersign_protocol::gsv::tool::NATIVE;
+use countersign_protocol::gsv::tool::{MCP_SERVERS, NATIVE};
 use countersign_view::{
     GateRequest, LineMode, escape,
     gate_card::{CardSection, GateCard, GateCardInput},
@@ -19,7 +19,7 @@ pub(super) fn gate_token(gate: GateId) -> String {
 
 /// Returns the node that has this tool, if one has.
 fn machine_of(tool: &str) -> Option<&str> {
-    tool.split_once("__").map(|(node, _)| node).filter(|node| *node != NATIVE)
+    tool.split_once("__").map(|(node, _)| node).filter(|node| ![NATIVE, MCP_SERVERS].contains(node))
 }
 
 /// Returns the text for a pending gate. `more` is the number of gates that wait after it.

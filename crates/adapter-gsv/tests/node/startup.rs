@@ -35,6 +35,7 @@ fn errors_are_reported_before_anything_starts() {
         ("--id", "a__b", "must not contain \"__\""),
         ("--id", "a/b", "invalid --id \"a/b\": expected letters, digits"),
         ("--id", "gsv", "the id gsv is taken"),
+        ("--id", "MCP", "the id mcp is taken"),
     ] {
         let mut command = std::process::Command::new(binary_path());
         command.current_dir(&place.folder).env("HOME", &place.folder).args(["node", "--url", &url]);

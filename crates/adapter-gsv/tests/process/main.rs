@@ -13,6 +13,7 @@ mod files;
 mod heartbeats;
 mod jobs;
 mod many_peers;
+mod mcp_servers;
 mod messaging_tools;
 mod methods;
 mod nodes;

@@ -65,6 +65,7 @@ impl OmpAdapter {
         if let Some(seat) = &self.seat {
             seat.handle.start_work().await;
         }
+        self.request_servers();
     }
 
     async fn report_state(&mut self) {
@@ -74,24 +75,28 @@ impl OmpAdapter {
         let Some(seat) = &self.seat else { return };
         let id = seat.id.clone();
         let read = seat.requests.read_state(move |engine| {
-            let Some(left) = UnfinishedRun::from_engine(engine, &id) else { return Err(is_interrupted(engine, &id)) };
             let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&id));
             let gates: Vec<_> = gates.filter_map(|gate| pending_gate(engine, gate.id())).collect();
-            Ok((left, gates))
+            (UnfinishedRun::from_engine(engine, &id).ok_or_else(|| is_interrupted(engine, &id)), gates)
         });
-        let Some((found, position)) = read.await else { return };
+        let Some(((left, gates), position)) = read.await else { return };
         // Facts released until then are in the state that was read.
         self.pass_over(position).await;
-        let (left, gates) = match found {
-            Ok(found) => found,
-            Err(stands) => {
-                // Hosts of omp expect nothing before their first prompt.
-                if stands && self.store.common.dialect.reminders {
-                    self.notify_host(INTERRUPTED_RUN.to_owned(), NotifyType::Warning);
-                }
-                return;
+        match left {
+            Ok(left) => self.report_run(left).await,
+            // Hosts of omp expect nothing before their first prompt.
+            Err(true) if self.store.common.dialect.reminders => {
+                self.notify_host(INTERRUPTED_RUN.to_owned(), NotifyType::Warning);
             }
-        };
+            Err(_) => {}
+        }
+        for waiting in gates {
+            self.open_dialog(waiting, AnswerDraft::default());
+        }
+    }
+
+    /// Reports a run of another process that has not ended.
+    async fn report_run(&mut self, left: UnfinishedRun) {
         let contents = match &self.seat {
             Some(seat) => seat.handle.contents().get(&left.content_lsns()).await,
             None => return,
@@ -106,9 +111,6 @@ impl OmpAdapter {
         self.write_events(frames);
         if let Some(until) = next_attempt {
             self.report_next_attempt(until);
-        }
-        for waiting in gates {
-            self.open_dialog(waiting, AnswerDraft::default());
         }
     }
 

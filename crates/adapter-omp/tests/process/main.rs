@@ -18,6 +18,7 @@ mod foreign_files;
 mod full_disk;
 mod gates;
 mod hostile_files;
+mod mcp_servers;
 mod message_limits;
 mod multiple_choice;
 mod output_volume;

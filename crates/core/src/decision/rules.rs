@@ -33,7 +33,8 @@ impl ActiveRules {
 
     /// Returns the digest of everything that a host hands over: the compiled rules, the default policy and the path context.
     pub fn digest_of_all(&self) -> Digest {
-        let PathContext { home, temporary, protected, unreadable, door, realm, approval } = &self.path_context;
+        let PathContext { home, temporary, protected, unreadable, door, realm, approval, always_asked } =
+            &self.path_context;
         let default_policy = match self.default_policy {
             DefaultPolicy::Gateway => "gateway",
             DefaultPolicy::Stdio => "stdio",
@@ -42,6 +43,10 @@ impl ActiveRules {
         // Logs hold digests that predate approval modes.
         if *approval != ApprovalMode::default() {
             all.push(json!(approval.name()));
+        }
+        // Nor of tools that always ask.
+        if !always_asked.is_empty() {
+            all.push(json!(always_asked));
         }
         let all = if all.len() == 1 { all.remove(0) } else { json!(all) };
         Digest::hash_bytes(canonical_json(&all).as_bytes())

@@ -97,6 +97,9 @@ pub struct Contract {
     /// The tools that it may use, by exact name; none means all.
     #[serde(default)]
     pub tools: Option<BTreeSet<String>>,
+    /// True if tools of MCP servers are covered without their names. No class of actions covers them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub servers: bool,
 }
 
 impl Contract {
@@ -128,12 +131,15 @@ impl Contract {
             C::HostUriWrite,
             C::AuthLogin,
         ];
-        Self { commands: scopes.clone(), scopes, classes: classes.into(), tools: None }
+        Self { commands: scopes.clone(), scopes, classes: classes.into(), tools: None, servers: true }
     }
 
     /// Returns the first part that `subject` needs and the contract lacks: a tool, a scope, or the worst class; none if it is covered.
     pub(crate) fn first_gap(&self, subject: &PolicySubject, line: Option<&shell::LineAnalysis>) -> Option<ContractGap> {
         if self.tools.as_ref().is_some_and(|tools| !tools.contains(&subject.tool)) {
+            return Some(ContractGap::Tool(subject.tool.clone()));
+        }
+        if is_of_servers(subject) && !self.servers && self.tools.is_none() {
             return Some(ContractGap::Tool(subject.tool.clone()));
         }
         let classes = needed_classes(subject, line);
@@ -172,15 +178,23 @@ impl Contract {
             (Some(mine), Some(theirs)) => mine.difference(theirs).cloned().collect(),
             (None, Some(_)) => vec!["*".to_owned()],
         };
+        let servers = (self.servers && !other.servers).then(|| ContractGap::Tool(format!("{OF_SERVERS}*")));
         let scopes = self.scopes.difference(&other.scopes).copied().map(ContractGap::Scope);
         let commands = self.commands.difference(&other.commands).copied().map(ContractGap::Command);
         let classes = self.classes.difference(&other.classes).copied().map(ContractGap::Class);
-        tools.into_iter().map(ContractGap::Tool).chain(scopes).chain(commands).chain(classes).collect()
+        tools.into_iter().map(ContractGap::Tool).chain(servers).chain(scopes).chain(commands).chain(classes).collect()
     }
 }
 
 /// Name of the tool for shell lines.
 const SHELL: &str = "bash";
+/// Beginning of the names of all tools for MCP servers.
+const OF_SERVERS: &str = "mcp_";
+
+/// Reports whether a tool is one of MCP servers, and not one of a host or a node with such a name.
+fn is_of_servers(subject: &PolicySubject) -> bool {
+    subject.classes.is_empty() && subject.tool.starts_with(OF_SERVERS)
+}
 
 /// Returns the scope of a class of actions, in addition to files.
 const fn scope_of_class(class: Class) -> Option<ContractScope> {

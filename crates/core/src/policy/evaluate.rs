@@ -53,6 +53,8 @@ pub struct PathContext {
     pub realm: Option<String>,
     /// Approval mode: the calls of the agent that a person approves each time.
     pub approval: ApprovalMode,
+    /// Tools that a person approves each time, whatever rules and grants allow, each with the reason in words that follow "because it".
+    pub always_asked: Vec<(String, String)>,
 }
 
 /// Input of a decision, besides its subject.

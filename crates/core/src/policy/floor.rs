@@ -21,11 +21,14 @@ pub(super) fn unreadable_path(subject: &PolicySubject, path_context: &PathContex
     resolved_paths(subject, path_context).find(|path| lies_in(&path_context.unreadable, path))
 }
 
-/// Returns the destructive effect beyond the working folder, in words that follow "because it".
+/// Returns the destructive effect beyond the working folder, or that of a tool which always asks, in words that follow "because it".
 pub(super) fn floor_reason(subject: &PolicySubject, path_context: &PathContext) -> Option<String> {
     // A shell call whose command is not a text cannot be judged at all.
     if matches!(subject.shell, ShellInput::Line { .. }) {
         return Some(shell::NO_COMMAND.to_owned());
+    }
+    if let Some((_, reason)) = path_context.always_asked.iter().find(|(tool, _)| *tool == subject.tool) {
+        return Some(reason.clone());
     }
     if subject.effect != ToolEffect::Changes {
         return None;

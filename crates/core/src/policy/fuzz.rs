@@ -114,6 +114,7 @@ fn judge(compiled: &CompiledRules, line: &str) -> Verdict {
         door: None,
         realm: None,
         approval: ApprovalMode::default(),
+        always_asked: Vec::new(),
     };
     judge_in(compiled, &subject("bash", line, ShellInput::of_own("bash")), &surroundings)
 }

@@ -96,6 +96,7 @@ pub(crate) fn demo_rules(record: &Path) -> anyhow::Result<ActiveRules> {
         door: None,
         realm: None,
         approval: ApprovalMode::default(),
+        always_asked: Vec::new(),
     };
     Ok(ActiveRules {
         compiled,

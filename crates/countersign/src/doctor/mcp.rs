@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use countersign_config::{Config, McpServerConfig};
-use countersign_gateway::mcp_tools::server_definition;
-use countersign_mcp_client::{ApprovedServers, ToolApproval};
+use countersign_mcp_client::{ApprovedServers, ServerDefinition, ToolApproval};
 use countersign_view::{LineMode, escape};
 use futures_util::future::join_all;
 
@@ -31,7 +30,7 @@ pub(super) fn check_servers(config: &Config, file: Option<&Path>) -> Vec<DoctorC
         }
     };
     let (approved, others): (Vec<_>, Vec<_>) =
-        enabled.into_iter().partition(|server| approved.is_approved(&server_definition(server)));
+        enabled.into_iter().partition(|server| approved.is_approved(&ServerDefinition::from(*server)));
     let flags = gateway_flags(file, None);
     let mut checks: Vec<DoctorCheck> = others
         .into_iter()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, GatewayFixture, GatewayServer, agent_gate::AgentClient, api::send_request, eventually,
+    AGENT_TOKEN, GatewayFixture, GatewayServer, LIBRARY_SERVER, agent_gate::AgentClient, api::send_request, eventually,
     service::ServiceBehavior,
 };
 use serde_json::{Value, json};
@@ -318,4 +318,41 @@ fn a_run_calls_a_tool_of_a_server() {
         let reply = send_request(&gateway.address, ("GET", &session), &[], None).unwrap();
         (reply.body["state"] == "resting").then_some(())
     });
+}
+
+#[test]
+fn resources_are_read_by_rules_of_their_own() {
+    let server = format!("{{ command: python3, args: [{LIBRARY_SERVER:?}], cwd: share }}");
+    let config = format!("mcp: {{ servers: {{ notes: {server} }} }}\n");
+    let rules = r#"
+rules:
+  - { tool: mcp_read_resource, args: { server: notes, uri: "note://all" }, action: allow }
+  - { tool: mcp_list_prompts, args: { server: notes }, action: deny }
+"#;
+    let place = GatewayFixture::with_config_and_rules(&config, rules);
+    fs::create_dir(place.folder.join("share")).unwrap();
+    fs::write(place.folder.join("share/notes"), "milk\n").unwrap();
+    let gateway = place.start();
+    let names = |agent: &mut AgentClient| {
+        let reply = agent.exchange_frame(json!({ "jsonrpc": "2.0", "id": "list", "method": "list_tools" }));
+        reply.to_string().contains("mcp_read_resource")
+    };
+    let gate = place.wait_gate();
+    let mut agent = connect(&gateway);
+    assert!(!names(&mut agent), "nothing is approved");
+    place.allow_gate(&gate);
+    eventually("the tools", || names(&mut agent).then_some(()));
+    let of = |uri: &str| json!({ "server": "notes", "uri": uri });
+    let read = text(&agent.call_tool("1", "mcp_read_resource", of("note://all")));
+    assert_eq!(read, "[resource note://all]\nmilk\n");
+    let denied = agent.call_tool("2", "mcp_list_prompts", json!({ "server": "notes" })).to_string();
+    assert!(denied.contains("Denied by policy"), "{denied}");
+    let unknown = agent.call_tool("3", "mcp_read_resource", json!({ "server": "other", "uri": "note://all" }));
+    assert!(unknown.to_string().contains("must be one of"), "{unknown}");
+    // Like every tool of a server, it asks without a rule.
+    agent.request_tool("4", "mcp_read_resource", of("note://picture"));
+    let gate = place.wait_gate();
+    let shown = place.run_as_person(&["gates", "show", &gate]).out;
+    assert!(shown.contains("note://picture"), "{shown}");
+    place.deny_gate(&gate);
 }

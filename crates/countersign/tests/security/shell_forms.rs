@@ -62,6 +62,7 @@ pub(crate) fn judge(compiled: &CompiledRules, command: &str, folder: &Path) -> V
         door: None,
         realm: None,
         approval: ApprovalMode::default(),
+        always_asked: Vec::new(),
     };
     let layers = PolicyLayers {
         compiled,

@@ -82,6 +82,7 @@ pub(super) fn bench_rules(log: &Path) -> anyhow::Result<ActiveRules> {
         door: None,
         realm: None,
         approval: ApprovalMode::default(),
+        always_asked: Vec::new(),
     };
     Ok(ActiveRules {
         compiled,

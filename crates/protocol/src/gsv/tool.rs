@@ -11,6 +11,8 @@ use crate::json::{RawJson, wire_values};
 
 /// Prefix of the names of our own tools.
 pub const NATIVE: &str = "gsv";
+/// Beginning of the names of tools of MCP servers, as an id of a node would be.
+pub const MCP_SERVERS: &str = "mcp";
 
 /// Most tools that a node may offer.
 pub const MOST_TOOLS: usize = 256;
@@ -79,9 +81,9 @@ pub enum NodeIdError {
     /// Names of its tools could be read in two ways.
     #[error("the id of a node must not contain \"__\" nor end with \"_\": {0}")]
     Separator(String),
-    /// Its tools would have the names of ours.
-    #[error("the id {NATIVE} is taken")]
-    Taken,
+    /// Its tools would have the names of the gateway's own, or of those of MCP servers.
+    #[error("the id {0} is taken")]
+    Taken(&'static str),
 }
 
 /// Decides whether a node can have this id.
@@ -89,8 +91,8 @@ pub enum NodeIdError {
 /// # Errors
 /// If names of its tools could be mistaken.
 pub fn check_node(id: &str) -> Result<(), NodeIdError> {
-    if id.eq_ignore_ascii_case(NATIVE) {
-        return Err(NodeIdError::Taken);
+    if let Some(taken) = [NATIVE, MCP_SERVERS].into_iter().find(|taken| id.eq_ignore_ascii_case(taken)) {
+        return Err(NodeIdError::Taken(taken));
     }
     if id.contains("__") || id.ends_with('_') {
         return Err(NodeIdError::Separator(id.to_owned()));

@@ -125,6 +125,12 @@ impl ProviderRequest {
         self.body["messages"].as_array().unwrap()
     }
 
+    /// Returns the names of the tools that are offered to the model.
+    pub fn tool_names(&self) -> Vec<&str> {
+        let tools = self.body["tools"].as_array().into_iter().flatten();
+        tools.filter_map(|tool| tool["function"]["name"].as_str().or(tool["name"].as_str())).collect()
+    }
+
     /// Returns the text of all messages.
     pub fn messages_text(&self) -> String {
         Value::from(self.messages()).to_string()

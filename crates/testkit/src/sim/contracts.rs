@@ -230,6 +230,7 @@ pub(super) fn random_command(rng: &mut SimRng, session: SessionId) -> Command {
             commands: [ContractScope::Prompt].into(),
             classes: classes.into_iter().filter(|_| rng.chance(80)).collect(),
             tools: None,
+            servers: rng.chance(50),
         },
         budget,
         on_breach: rng.pick(&[BreachResponse::Ask, BreachResponse::Ask, BreachResponse::End]),

@@ -573,6 +573,26 @@ fn the_digest_depends_on_rules_and_not_on_their_files() {
 }
 
 #[test]
+fn a_contract_covers_tools_of_servers_only_if_it_says_so() {
+    let call = subject("mcp__files__read", json!({"path": "a"}));
+    let of_host = PolicySubject { classes: [Class::HostToolInvoke].into(), ..call.clone() };
+    let scopes = BTreeSet::from([ContractScope::HostTools]);
+    let classes = BTreeSet::from([Class::HostToolInvoke, Class::BashReadonly, Class::FileWrite]);
+    let narrow = Contract { scopes, classes, ..Contract::default() };
+    let named = Contract { tools: Some(["mcp__files__read".to_owned()].into()), ..narrow.clone() };
+    for (case, contract, subject, want) in [
+        ("classes", narrow.clone(), &call, "deny"),
+        ("by name", named.clone(), &call, "allow"),
+        ("by another name", named, &subject("mcp__files__write", json!({})), "deny"),
+        ("everything", Contract::of_everything(), &call, "allow"),
+        ("a host's own", narrow, &of_host, "allow"),
+    ] {
+        let world = PolicyFixture { contract: Some(contract), ..PolicyFixture::new(&["allow *"]) };
+        assert_eq!(word(&world.judge(subject)), want, "{case}");
+    }
+}
+
+#[test]
 fn a_contract_denies_the_classes_that_it_does_not_name() {
     let contract = |classes: &[Class]| {
         Some(Contract {

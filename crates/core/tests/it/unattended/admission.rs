@@ -37,7 +37,10 @@ fn bash(line: &str) -> HostCommandNeeds {
 fn may(scopes: &[ContractScope], commands: &[ContractScope], classes: &[Class]) -> ContractTerms {
     let set = |of: &[ContractScope]| of.iter().copied().collect();
     let classes = classes.iter().copied().collect();
-    ContractTerms { may: Contract { scopes: set(scopes), commands: set(commands), classes, tools: None }, ..terms() }
+    ContractTerms {
+        may: Contract { scopes: set(scopes), commands: set(commands), classes, tools: None, servers: false },
+        ..terms()
+    }
 }
 
 #[test]

@@ -12,7 +12,10 @@ use crate::engine_fixture::{EngineFixture, EngineOutcome, open_rules, tool_call}
 
 fn may(scopes: &[ContractScope], classes: &[Class]) -> ContractTerms {
     let (scopes, classes) = (scopes.iter().copied().collect(), classes.iter().copied().collect());
-    ContractTerms { may: Contract { scopes, commands: BTreeSet::new(), classes, tools: None }, ..terms() }
+    ContractTerms {
+        may: Contract { scopes, commands: BTreeSet::new(), classes, tools: None, servers: false },
+        ..terms()
+    }
 }
 
 fn wants(terms: ContractTerms, tool: &str, argument: &str) -> (EngineFixture, EngineOutcome) {

@@ -176,6 +176,7 @@ pub(super) const TABLE: &[(&str, SettingKind)] = &[
     ("agents.list.*.model.provider", SettingKind::Text),
     ("agents.list.*.model.id", SettingKind::Text),
     ("agents.list.*.systemPrompt", SettingKind::Text),
+    ("agents.list.*.mcp", SettingKind::Flag),
     ("agents.list.*.heartbeat.every", SettingKind::Span),
     ("agents.list.*.heartbeat.prompt", SettingKind::Text),
     ("agents.list.*.heartbeat.target", SettingKind::Text),

@@ -12,13 +12,17 @@ use crate::{
 };
 
 fn judged(world: &PolicyFixture, mode: ApprovalMode, subject: &PolicySubject) -> &'static str {
+    judged_in(world, &PathContext { approval: mode, ..path_context() }, subject)
+}
+
+fn judged_in(world: &PolicyFixture, context: &PathContext, subject: &PolicySubject) -> &'static str {
     let layers = PolicyLayers {
         compiled: &world.compiled,
         constraints: &world.constraints,
         contract: None,
         grants: &world.grants,
         default_policy: world.posture,
-        path_context: &PathContext { approval: mode, ..path_context() },
+        path_context: context,
     };
     word(&evaluate(&layers, subject, NOW))
 }
@@ -48,6 +52,22 @@ fn a_mode_asks_each_time_whatever_allows_and_denials_stay() {
         for (mode, want) in [(ApprovalMode::Yolo, yolo), (ApprovalMode::Write, asks), (ApprovalMode::AlwaysAsk, asks)] {
             assert_eq!(judged(&world, mode, subject), want, "{} under {rules:?} in {mode:?}", subject.signature);
         }
+    }
+}
+
+#[test]
+fn a_tool_that_always_asks_is_allowed_by_nothing_and_denied_by_rules() {
+    let call = subject("mcp_server", json!({"server": "files"}));
+    let asked = PathContext { always_asked: vec![("mcp_server".to_owned(), "starts it".to_owned())], ..path_context() };
+    for (rules, want) in [
+        (&[][..], "floor"),
+        (&["allow *"], "floor"),
+        (&["allow mcp_server(*)"], "floor"),
+        (&["deny mcp_server(*)"], "deny"),
+    ] {
+        let grants = grant_set([grant(1, GrantCoverage::Exact(call.digest()))]);
+        let world = PolicyFixture { grants, ..PolicyFixture::new(rules) };
+        assert_eq!(judged_in(&world, &asked, &call), want, "{rules:?}");
     }
 }
 

@@ -1,0 +1,268 @@
+//! MCP servers of the sessions of one process: those of the user's files, and those of the project's.
+//!
+//! It must not decide about an approval or a call. A server whose definition no person approved is never started: the author of a
+//! repository may have written it. Source: docs/protocol/omp.md, MCP servers.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use countersign_agent_dir::{AgentDir, McpServers as ServerFiles};
+use countersign_config::{McpServerConfig, McpServerOrigin};
+use countersign_core::{
+    call::CallDetails,
+    digest::Digest,
+    id::{PrincipalId, SessionId},
+};
+use countersign_mcp_client::{
+    self as mcp_client, ApprovalRequester, ApprovedNow, McpOptions, McpServers, OfferedTool, STARTED_BY,
+    ServerDefinition, ServerTools, ServerTransport, ValueBinding, reading_tools,
+};
+use countersign_runtime::{
+    CommandSource, OwnerError, ServiceOutcome,
+    tools::{AgentTool, GatewaySecrets, Sandbox, exec::ExecLauncher},
+};
+use futures_util::future;
+use serde_json::Value;
+
+/// Service and principal of the requests to approve a server. No tool of a server has it.
+const REQUESTER: &str = "omp:mcp";
+/// Folder of the approvals, below that of the logs.
+const APPROVALS: &str = "mcp";
+
+/// Servers that are not running yet, and those that are. None of them is needed for a session to begin.
+pub(crate) struct SessionServers {
+    /// The user's, then the project's, each with their own approvals: a project must not replace an approval of the user.
+    scopes: Vec<ServerTools>,
+    door: Arc<str>,
+}
+
+/// What servers need of the process that starts them.
+pub(crate) struct ServerContext<'a> {
+    pub(crate) folder: &'a AgentDir,
+    /// The working folder.
+    pub(crate) cwd: &'a Path,
+    pub(crate) launcher: &'a ExecLauncher,
+    /// Confines the servers.
+    pub(crate) sandbox: Sandbox,
+    /// Secrets that the user's own files may name.
+    pub(crate) secrets: GatewaySecrets,
+    /// Data directory of the gateway that starts them, or of this adapter.
+    pub(crate) started_by: PathBuf,
+    /// Name of the adapter, as rules name it.
+    pub(crate) door: &'a str,
+}
+
+impl SessionServers {
+    /// Takes the enabled servers of the files. Starts none. One that cannot be used is left out, with a notice.
+    pub(crate) fn new(files: &ServerFiles, context: &ServerContext<'_>, notice: &impl Fn(&str)) -> Self {
+        let mut scopes = Vec::new();
+        for origin in [McpServerOrigin::User, McpServerOrigin::Project] {
+            let enabled = files.servers.iter().filter(|server| server.enabled && server.origin == origin);
+            let definitions = enabled.map(|server| definition_of(server, context.cwd));
+            let (usable, bad): (Vec<_>, Vec<_>) = definitions.partition(|definition| definition.check().is_ok());
+            bad.iter().filter_map(|definition| definition.check().err()).for_each(|error| notice(&error.to_string()));
+            if usable.is_empty() {
+                continue;
+            }
+            let scope = scope_name(origin, context.cwd);
+            match McpServers::new(usable, server_options(origin, &scope, context)) {
+                Ok(servers) => {
+                    let approvals = context.folder.root().join("countersign").join(APPROVALS).join(&scope);
+                    scopes.push(ServerTools::new(servers, approvals));
+                }
+                Err(error) => notice(&error.to_string()),
+            }
+        }
+        Self { scopes, door: context.door.into() }
+    }
+
+    /// Reports whether there are servers at all.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.scopes.is_empty()
+    }
+
+    /// Returns the tools that are approved now. Approvals that cannot be read approve nothing.
+    pub(crate) fn approved_tools(&self) -> Vec<Arc<dyn AgentTool>> {
+        let (mut tools, mut servers) = (Vec::new(), BTreeMap::new());
+        for scope in &self.scopes {
+            let approved = scope.approved_now().unwrap_or_else(|error| {
+                tracing::error!("{error}; no tool of these MCP servers is offered");
+                ApprovedNow::default()
+            });
+            tools.extend(approved.tools.into_iter().map(|tool| tool as Arc<dyn AgentTool>));
+            servers.extend(approved.servers);
+        }
+        let reading = reading_tools(&servers).into_iter();
+        tools.extend(reading.map(|tool: Arc<dyn OfferedTool>| tool as Arc<dyn AgentTool>));
+        tools
+    }
+
+    /// Requests the approval of servers and of changed tools in a session, until the session ends.
+    pub(crate) async fn request_approvals(self: Arc<Self>, requests: CommandSource, session: SessionId) {
+        let requester = self.requester(session);
+        for scope in &self.scopes {
+            match mcp_client::request_approvals(&requests, &requester, scope).await {
+                Ok(()) => {}
+                Err(OwnerError::Closed) => return,
+                Err(error) => tracing::error!(%error, "the approval of MCP servers cannot be requested"),
+            }
+        }
+        let changes = self.scopes.iter().map(|scope| mcp_client::request_changes(&requests, &requester, scope));
+        future::join_all(changes).await;
+    }
+
+    /// Carries out the approval of a server, which starts it. `None` if the call is another one.
+    pub(crate) async fn carry_out(&self, content: &CallDetails) -> Option<ServiceOutcome> {
+        let session = content.request.as_ref()?.session.as_str();
+        let session = session.rsplit_once('#').map_or(session, |(session, _)| session);
+        let requester = self.requester(SessionId::new(session));
+        let server = content.arguments.get("server").and_then(Value::as_str).unwrap_or_default();
+        let scope = self.scopes.iter().find(|scope| scope.definition(server).is_some()).or(self.scopes.first())?;
+        mcp_client::carry_out(&requester, scope, content).await
+    }
+
+    /// Ends all servers.
+    pub(crate) async fn close(&self) {
+        future::join_all(self.scopes.iter().map(|scope| scope.servers().close())).await;
+    }
+
+    fn requester(&self, session: SessionId) -> ApprovalRequester {
+        ApprovalRequester {
+            session,
+            opening: None,
+            principal: PrincipalId::new(REQUESTER),
+            door: Arc::clone(&self.door),
+            service: REQUESTER.into(),
+        }
+    }
+}
+
+/// Returns the definition that a person approves. That of a project is bound to the folder of the project and to all its values: the
+/// same words start another program elsewhere.
+fn definition_of(server: &McpServerConfig, cwd: &Path) -> ServerDefinition {
+    let mut definition = ServerDefinition::from(server);
+    if server.origin.is_trusted() {
+        return definition;
+    }
+    definition.values = ValueBinding::Bound;
+    match &mut definition.transport {
+        ServerTransport::Stdio { cwd: folder, .. } => {
+            folder.get_or_insert_with(|| cwd.to_owned());
+        }
+        ServerTransport::Http { .. } => {}
+    }
+    definition
+}
+
+/// Returns the name of the folders of servers of this origin: each project has its own.
+fn scope_name(origin: McpServerOrigin, cwd: &Path) -> String {
+    if origin.is_trusted() {
+        return "user".to_owned();
+    }
+    let digest = Digest::hash_bytes(cwd.as_os_str().as_encoded_bytes()).to_string();
+    format!("project-{}", &digest[..16])
+}
+
+fn server_options(origin: McpServerOrigin, scope: &str, context: &ServerContext<'_>) -> McpOptions {
+    let started_by = (STARTED_BY.to_owned(), context.started_by.to_string_lossy().into_owned());
+    McpOptions {
+        sandbox: context.sandbox.clone(),
+        // A project must not send a secret of the user to a server of its choice.
+        secrets: if origin.is_trusted() { context.secrets.clone() } else { GatewaySecrets::default() },
+        variables: BTreeMap::from([started_by]),
+        ..McpOptions::new(context.launcher.clone(), context.folder.server_homes().join(scope))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+        sync::Arc,
+    };
+
+    use countersign_agent_dir::{
+        AgentDir, AgentProduct, McpServers as ServerFiles, ProcessEnvironment, ProjectServers,
+    };
+    use countersign_mcp_client::ServerTransport;
+    use countersign_runtime::tools::{GatewaySecrets, Sandbox, exec::ExecLauncher};
+    use serde_json::{Value, json};
+
+    use super::{ServerContext, SessionServers, definition_of, scope_name};
+
+    struct Fixture {
+        _root: tempfile::TempDir,
+        folder: AgentDir,
+        cwd: PathBuf,
+    }
+
+    impl Fixture {
+        fn new(user: &Value, project: &Value) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let (agent, cwd) = (root.path().join("agent"), root.path().join("work"));
+            fs::create_dir(&agent).unwrap();
+            fs::create_dir(&cwd).unwrap();
+            fs::write(agent.join("mcp.json"), json!({ "mcpServers": user }).to_string()).unwrap();
+            fs::write(cwd.join(".mcp.json"), json!({ "mcpServers": project }).to_string()).unwrap();
+            let variables = [("PI_CODING_AGENT_DIR", agent.to_str().unwrap())];
+            let environment: ProcessEnvironment = variables.into_iter().collect();
+            let folder = AgentDir::resolve(AgentProduct::Omp, &environment, &cwd, Path::exists).unwrap();
+            Self { _root: root, folder, cwd }
+        }
+
+        fn files(&self) -> ServerFiles {
+            ServerFiles::load(&self.folder, &self.cwd, &ProcessEnvironment::default(), ProjectServers::Read)
+        }
+
+        fn servers(&self) -> Arc<SessionServers> {
+            let context = ServerContext {
+                folder: &self.folder,
+                cwd: &self.cwd,
+                launcher: &ExecLauncher::new(Path::new("/bin/false")),
+                sandbox: Sandbox::default(),
+                secrets: GatewaySecrets::default(),
+                started_by: self.folder.root().join("countersign"),
+                door: "omp",
+            };
+            Arc::new(SessionServers::new(&self.files(), &context, &|line: &str| panic!("{line}")))
+        }
+    }
+
+    #[test]
+    fn a_server_of_a_project_is_bound_to_its_folder_and_values() {
+        let server = |token: &str| json!({ "command": "node", "args": ["server.js"], "env": { "MODE": token } });
+        let fixture = Fixture::new(&json!({}), &json!({ "files": server("one") }));
+        let of = |fixture: &Fixture, cwd: &Path| definition_of(&fixture.files().servers[0], cwd);
+        let here = of(&fixture, &fixture.cwd);
+        let ServerTransport::Stdio { cwd, .. } = &here.transport else { panic!("{here:?}") };
+        assert_eq!(cwd.as_deref(), Some(&*fixture.cwd));
+        assert_ne!(here.digest(), of(&fixture, Path::new("/elsewhere")).digest());
+        let changed = Fixture::new(&json!({}), &json!({ "files": server("two") }));
+        assert_ne!(here.digest(), of(&changed, &fixture.cwd).digest());
+        assert_ne!(scope_name(fixture.files().servers[0].origin, &fixture.cwd), "user");
+    }
+
+    #[test]
+    fn a_server_of_the_user_is_approved_for_all_projects() {
+        let fixture = Fixture::new(&json!({ "files": { "command": "node", "env": { "TOKEN": "hush" } } }), &json!({}));
+        let of = |cwd: &str| definition_of(&fixture.files().servers[0], Path::new(cwd)).digest();
+        assert_eq!(of("/one"), of("/other"));
+        assert_eq!(scope_name(fixture.files().servers[0].origin, Path::new("/one")), "user");
+    }
+
+    #[test]
+    fn nothing_is_offered_without_an_approval_and_switched_off_servers_are_none() {
+        let server = json!({ "command": "node" });
+        let off = json!({ "command": "node", "enabled": false });
+        let fixture = Fixture::new(&json!({ "a": server, "b": off }), &json!({ "c": server, "d": off }));
+        let servers = fixture.servers();
+        assert!(servers.approved_tools().is_empty());
+        let names = servers.scopes.iter().flat_map(|scope| scope.servers().definitions());
+        assert_eq!(names.map(|definition| definition.name.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+        assert!(Fixture::new(&json!({ "b": off }), &json!({})).servers().is_empty());
+    }
+}

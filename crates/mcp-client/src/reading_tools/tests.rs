@@ -1,0 +1,116 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use countersign_core::{message::MessageBlock, tool::ToolEffect};
+use countersign_runtime::tools::CallFailure;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::reading_tools;
+use crate::{
+    connection_monitor::ProgressSink,
+    offered_tool::OfferedTool,
+    options::McpLimits,
+    scripted_server::{ScriptedServer, Step, answer, error, method},
+    tool_call::CallOutcome,
+};
+
+/// A server with resources and prompts, and with limits that are easy to reach.
+fn library() -> ScriptedServer {
+    ScriptedServer::older(json!([]), |message| match method(message) {
+        "resources/list" => {
+            let described = json!({"uri": "file:///a", "name": "a", "description": "x\u{202e}y\u{1b}[2J"});
+            vec![answer(message, json!({"resources": [described, {"uri": "file:///b", "name": "b"}]}))]
+        }
+        "resources/read" => read_resource(message),
+        "prompts/list" => {
+            let prompt = json!({"name": "greet", "arguments": [{"name": "who", "required": true}]});
+            vec![answer(message, json!({"prompts": [prompt]}))]
+        }
+        "prompts/get" => {
+            let text = format!("Greet {}.", message["params"]["arguments"]["who"].as_str().unwrap_or("nobody"));
+            let message_by = |role: &str, text: &str| json!({"role": role, "content": {"type": "text", "text": text}});
+            vec![answer(message, json!({"messages": [message_by("user", &text), message_by("assistant", "Hello.")]}))]
+        }
+        _ => Vec::new(),
+    })
+}
+
+fn read_resource(message: &Value) -> Vec<Step> {
+    let uri = message["params"]["uri"].as_str().unwrap();
+    let contents = match uri {
+        "file:///long" => json!({"uri": uri, "text": "x".repeat(900)}),
+        "file:///blob" => json!({"uri": uri, "mimeType": "application/pdf", "blob": "aGFsbG8="}),
+        "file:///none" => return vec![error(message, -32002, "no such resource")],
+        _ => json!({"uri": uri, "text": "hello"}),
+    };
+    vec![answer(message, json!({"contents": [contents]}))]
+}
+
+fn tools(server: &ScriptedServer) -> Vec<Arc<dyn OfferedTool>> {
+    let servers = server.servers_with(McpLimits { text: 400, ..McpLimits::default() });
+    reading_tools(&BTreeMap::from([("box".to_owned(), servers)]))
+}
+
+async fn call(tools: &[Arc<dyn OfferedTool>], name: &str, arguments: Value) -> Result<String, String> {
+    let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap();
+    let arguments = tool.check_arguments(&arguments).map_err(|refused| refused.to_string())?;
+    match tool.call(arguments, CancellationToken::new(), ProgressSink::default()).await {
+        CallOutcome::Done { content, .. } => {
+            let texts: Vec<&str> = content.iter().filter_map(MessageBlock::as_text).collect();
+            Ok(texts.join("|"))
+        }
+        CallOutcome::Failed { text } | CallOutcome::NotBegun { text } | CallOutcome::InDoubt { text } => Err(text),
+    }
+}
+
+#[tokio::test]
+async fn resources_and_prompts_are_read_within_limits() {
+    let server = library();
+    let tools = tools(&server);
+    let arguments = json!({"server": "box"});
+    let listed = call(&tools, "mcp_list_resources", arguments.clone()).await.unwrap();
+    let want = r#"{"uri":"file:///a","name":"a","description":"x\u{202e}y\u001b[2J"}
+{"uri":"file:///b","name":"b"}"#;
+    assert_eq!(listed, want);
+    let listed = call(&tools, "mcp_list_prompts", arguments).await.unwrap();
+    assert_eq!(listed, r#"{"name":"greet","arguments":[{"name":"who","required":true}]}"#);
+    for (uri, want) in [
+        ("file:///a", Ok("[resource file:///a]\nhello".to_owned())),
+        ("file:///blob", Ok("[resource file:///blob: application/pdf, 8 bytes of base64, not shown]".to_owned())),
+        ("file:///long", Ok(format!("[resource file:///long]\n{}|[cut: 524 more bytes of text]", "x".repeat(376)))),
+        ("file:///none", Err("MCP server box refused resources/read: no such resource (code -32002)".to_owned())),
+    ] {
+        let read = call(&tools, "mcp_read_resource", json!({"server": "box", "uri": uri})).await;
+        assert_eq!(read, want, "{uri}");
+    }
+    let arguments = json!({"server": "box", "prompt": "greet", "arguments": {"who": "Ana"}});
+    let prompt = call(&tools, "mcp_get_prompt", arguments).await.unwrap();
+    assert_eq!(prompt, "[message of the user]|Greet Ana.|[message of the assistant]|Hello.");
+}
+
+#[tokio::test]
+async fn only_approved_servers_are_read_and_rules_can_name_what() {
+    assert!(reading_tools(&BTreeMap::new()).is_empty());
+    let server = library();
+    let tools = tools(&server);
+    let read = tools.iter().find(|tool| tool.spec().name == "mcp_read_resource").unwrap();
+    let refused = read.check_arguments(&json!({"server": "other", "uri": "file:///a"})).unwrap_err();
+    let problem = "Invalid arguments for mcp_read_resource:\n- server must be one of \"box\"";
+    assert_eq!(refused, CallFailure::Invalid(problem.to_owned()));
+    let arguments = json!({"uri": "file:///a", "server": "box"});
+    assert_eq!(read.spec().signature_of(arguments.as_object().unwrap()), "mcp_read_resource(box, file:///a)");
+    assert_eq!(read.spec().effect, ToolEffect::Changes);
+    assert!(server.seen_methods().is_empty(), "nothing was started");
+}
+
+#[tokio::test]
+async fn a_stopped_reading_ends() {
+    let server = library();
+    let tools = tools(&server);
+    let stopped = CancellationToken::new();
+    stopped.cancel();
+    let arguments = json!({"server": "box"}).as_object().unwrap().clone();
+    let outcome = tools[0].call(arguments, stopped, ProgressSink::default()).await;
+    let text = "mcp_list_resources was stopped before its end".to_owned();
+    assert_eq!(outcome, CallOutcome::Failed { text });
+}
