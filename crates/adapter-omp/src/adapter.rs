@@ -69,6 +69,8 @@ pub struct OmpAdapter {
     pub(crate) grant_writes: JoinSet<()>,
     /// Requests to approve MCP servers in the open session.
     server_requests: JoinSet<()>,
+    /// Reasons that an allowed MCP server does not start.
+    pub(super) server_notices: mpsc::Receiver<String>,
     pub(crate) is_closing: bool,
     /// Permit to make a page: one holds all of a session's texts.
     pub pages: Arc<Semaphore>,
@@ -90,6 +92,7 @@ pub struct OmpAdapter {
 impl OmpAdapter {
     pub fn new(store: SessionStore, seat: OpenSession, dialect: ActiveDialect, output: FrameSender) -> Self {
         let current = watch::Sender::new(seat.id.to_string());
+        let server_notices = store.common.servers.take_notices();
         Self {
             current,
             dialect,
@@ -108,6 +111,7 @@ impl OmpAdapter {
             dialogs: OpenDialogs::default(),
             grant_writes: JoinSet::new(),
             server_requests: JoinSet::new(),
+            server_notices,
             is_closing: false,
             pages: Arc::new(Semaphore::new(1)),
             is_given_up: false,

@@ -7,6 +7,7 @@ use countersign_protocol::{
     lines::DecodedLine,
     omp::{OmpRequestId, OmpResponse, ui::NotifyType},
 };
+use countersign_view::{LineMode, escape};
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
@@ -120,6 +121,9 @@ impl OmpAdapter {
                     }
                 },
                 notice = next_notice(&mut seat.file_writer) => self.notify_host(notice, NotifyType::Warning),
+                Some(notice) = self.server_notices.recv() => {
+                    self.notify_host(escape(&notice, LineMode::One).into_owned(), NotifyType::Warning);
+                }
                 inbound = input.next(), if drains.is_none() && !self.outbox.is_overfull() => match inbound {
                     Some(ClientInput::Line(line)) => self.handle_line(&line).await,
                     Some(ClientInput::Arrived(client)) => host::host_arrived(&mut self, client).await,

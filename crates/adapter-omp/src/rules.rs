@@ -16,6 +16,7 @@ use countersign_core::{
     },
 };
 use countersign_files::paths;
+use countersign_mcp_client::{SERVER_TOOL, TOOLS_TOOL};
 use countersign_runtime::tools::ToolRegistry;
 use countersign_view::Protocol;
 
@@ -46,8 +47,8 @@ pub struct PreparedRules {
 /// Tools that always ask: the requests to approve an MCP server. A rule that allows every tool was not written for them, and a file of
 /// a repository may name the program.
 const ALWAYS_ASKED: [(&str, &str); 2] = [
-    ("mcp_server", "starts a program or opens a connection for the agent"),
-    ("mcp_tools", "changes the tools of the agent"),
+    (SERVER_TOOL, "starts a program or opens a connection for the agent"),
+    (TOOLS_TOOL, "changes the tools of the agent"),
 ];
 
 /// The file of a repository's own rules, below its working folder. It can only tighten.

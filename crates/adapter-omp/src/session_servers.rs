@@ -25,18 +25,25 @@ use countersign_runtime::{
     tools::{AgentTool, GatewaySecrets, Sandbox, exec::ExecLauncher},
 };
 use futures_util::future;
+use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 /// Service and principal of the requests to approve a server. No tool of a server has it.
 const REQUESTER: &str = "omp:mcp";
 /// Folder of the approvals, below that of the logs.
 const APPROVALS: &str = "mcp";
+/// Most notices that wait for the host.
+const MOST_NOTICES: usize = 64;
 
 /// Servers that are not running yet, and those that are. None of them is needed for a session to begin.
 pub(crate) struct SessionServers {
     /// The user's, then the project's, each with their own approvals: a project must not replace an approval of the user.
     scopes: Vec<ServerTools>,
     door: Arc<str>,
+    /// Reasons that an allowed approval was not carried out, for the host.
+    notices: mpsc::Sender<String>,
+    receiver: Mutex<Option<mpsc::Receiver<String>>>,
 }
 
 /// What servers need of the process that starts them.
@@ -76,7 +83,13 @@ impl SessionServers {
                 Err(error) => notice(&error.to_string()),
             }
         }
-        Self { scopes, door: context.door.into() }
+        let (notices, receiver) = mpsc::channel(MOST_NOTICES);
+        Self { scopes, door: context.door.into(), notices, receiver: Mutex::new(Some(receiver)) }
+    }
+
+    /// Returns the receiver of reasons that an allowed approval was not carried out. Only its first caller gets them.
+    pub(crate) fn take_notices(&self) -> mpsc::Receiver<String> {
+        self.receiver.lock().take().unwrap_or_else(|| mpsc::channel(1).1)
     }
 
     /// Reports whether there are servers at all.
@@ -121,7 +134,12 @@ impl SessionServers {
         let requester = self.requester(SessionId::new(session));
         let server = content.arguments.get("server").and_then(Value::as_str).unwrap_or_default();
         let scope = self.scopes.iter().find(|scope| scope.definition(server).is_some()).or(self.scopes.first())?;
-        mcp_client::carry_out(&requester, scope, content).await
+        let outcome = mcp_client::carry_out(&requester, scope, content).await?;
+        if let ServiceOutcome::Failed(problem) | ServiceOutcome::NotBegun(problem) = &outcome {
+            // If there are more than a host reads, the log has the others.
+            let _ = self.notices.try_send(problem.clone());
+        }
+        Some(outcome)
     }
 
     /// Ends all servers.

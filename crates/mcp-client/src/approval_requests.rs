@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// Tool of a request to start a server and offer its tools.
-const SERVER_TOOL: &str = "mcp_server";
+pub const SERVER_TOOL: &str = "mcp_server";
 /// Tool of a request to offer the tools of a server as they are now.
-const TOOLS_TOOL: &str = "mcp_tools";
+pub const TOOLS_TOOL: &str = "mcp_tools";
 /// Most earlier requests of the same whose gate expired.
 const MOST_EXPIRED: usize = 1000;
 

@@ -75,10 +75,8 @@ fn a_server_of_a_project_starts_once_its_gate_is_allowed_and_not_before() {
     let dialog = host.wait_dialog(0);
     assert_eq!(dialog["method"], "confirm", "{dialog}");
     let shown = dialog.to_string();
-    assert!(
-        shown.contains("mcp_server") && shown.contains("python3") && shown.contains("library_server.py"),
-        "{shown}"
-    );
+    assert_eq!(dialog["title"], "Use the MCP server notes?");
+    assert!(shown.contains("python3") && shown.contains("library_server.py"), "{shown}");
     // The session works meanwhile.
     host.run_turn("one");
     lines_with(&host.session_file(), "\"ok\"");
@@ -132,6 +130,20 @@ fn neither_rules_nor_modes_approve_a_server_and_a_denied_one_never_starts() {
 }
 
 #[test]
+fn an_allowed_server_that_cannot_start_is_reported_to_the_host() {
+    let place = HostFixture::new();
+    define(&place.work, ".mcp.json", json!({ "command": "no-such-program-here" }));
+    let mut host = place.start(&[]);
+    let dialog = host.wait_dialog(0);
+    host.answer_dialog(&dialog, json!({ "confirmed": true }));
+    let is_notice = |frame: &Value| frame["method"] == "notify";
+    let notice = host.wait_frame(0, "a notice", is_notice);
+    assert!(notice["message"].as_str().unwrap().starts_with("cannot start MCP server notes: "), "{notice}");
+    host.run_turn("one");
+    assert!(offered(&place).is_empty() && approvals(&place).is_none());
+}
+
+#[test]
 fn a_definition_that_changed_is_requested_again() {
     let place = project();
     start_approved(&place).close_cleanly();
@@ -160,7 +172,7 @@ fn a_tool_that_changed_is_not_called_until_it_is_approved_again() {
     let refused = call(&mut host, &place, ADD, json!({ "text": "tea" }));
     assert!(refused.contains("changed add_note since it was approved"), "{refused}");
     let dialog = host.wait_dialog(0);
-    assert!(dialog.to_string().contains("mcp_tools") && dialog.to_string().contains("evil.example"), "{dialog}");
+    assert!(dialog.to_string().contains("changed tools") && dialog.to_string().contains("evil.example"), "{dialog}");
     assert!(call(&mut host, &place, ADD, json!({ "text": "tea" })).contains("changed add_note"));
     assert!(place.read_file("notes").is_none());
     host.answer_dialog(&dialog, json!({ "confirmed": true }));
