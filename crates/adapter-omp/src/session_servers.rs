@@ -21,7 +21,7 @@ use countersign_mcp_client::{
     ServerDefinition, ServerTools, ServerTransport, ValueBinding, reading_tools,
 };
 use countersign_runtime::{
-    CommandSource, OwnerError, ServiceOutcome,
+    Clock, CommandSource, OwnerError, ServiceOutcome,
     tools::{AgentTool, GatewaySecrets, Sandbox, exec::ExecLauncher},
 };
 use futures_util::future;
@@ -56,6 +56,8 @@ pub(crate) struct ServerContext<'a> {
     pub(crate) sandbox: Sandbox,
     /// Secrets that the user's own files may name.
     pub(crate) secrets: GatewaySecrets,
+    /// Clock of the times of approvals.
+    pub(crate) clock: &'a Clock,
     /// Data directory of the gateway that starts them, or of this adapter.
     pub(crate) started_by: PathBuf,
     /// Name of the adapter, as rules name it.
@@ -78,7 +80,7 @@ impl SessionServers {
             match McpServers::new(usable, server_options(origin, &scope, context)) {
                 Ok(servers) => {
                     let approvals = context.folder.root().join("countersign").join(APPROVALS).join(&scope);
-                    scopes.push(ServerTools::new(servers, approvals));
+                    scopes.push(ServerTools::new(servers, approvals, context.clock.clone()));
                 }
                 Err(error) => notice(&error.to_string()),
             }
@@ -207,7 +209,10 @@ mod tests {
         AgentDir, AgentProduct, McpServers as ServerFiles, ProcessEnvironment, ProjectServers,
     };
     use countersign_mcp_client::ServerTransport;
-    use countersign_runtime::tools::{GatewaySecrets, Sandbox, exec::ExecLauncher};
+    use countersign_runtime::{
+        Clock,
+        tools::{GatewaySecrets, Sandbox, exec::ExecLauncher},
+    };
     use serde_json::{Value, json};
 
     use super::{ServerContext, SessionServers, definition_of, scope_name};
@@ -243,6 +248,7 @@ mod tests {
                 launcher: &ExecLauncher::new(Path::new("/bin/false")),
                 sandbox: Sandbox::default(),
                 secrets: GatewaySecrets::default(),
+                clock: &Clock::system(),
                 started_by: self.folder.root().join("countersign"),
                 door: "omp",
             };

@@ -314,6 +314,7 @@ pub(super) async fn open_in(
         launcher: &launcher,
         sandbox: sandbox_settings::build_server_sandbox(&settings.ours.sandbox, &folder, &cwd, &denied),
         secrets: folder.secrets(),
+        clock: &clock,
         started_by: started_by.unwrap_or_else(|| folder.root().join("countersign")),
         door: flags.product.name(),
     };

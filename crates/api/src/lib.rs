@@ -8,6 +8,7 @@ mod body;
 mod cursor;
 mod events;
 mod gates;
+mod mcp_servers;
 mod openapi;
 mod operations;
 mod params;
@@ -29,7 +30,7 @@ use countersign_http::{
 };
 use countersign_policy_admin::tool_inventory::ToolInventory;
 use countersign_runtime::{Clock, OwnerError, OwnerHandle, store::LogReadError};
-use countersign_view::Protocol;
+use countersign_view::{Protocol, mcp_server_status::McpServerStatus};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -52,6 +53,8 @@ pub struct ApiContext {
     pub clock: Clock,
     /// Agents, tools, approvers and folders that rules name.
     pub tool_inventory: ToolInventory,
+    /// MCP servers.
+    pub mcp_servers: Arc<dyn McpServerStatus>,
     /// Permit to verify the whole chain, which one caller may do at a time.
     pub verifying: Arc<Semaphore>,
 }

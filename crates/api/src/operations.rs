@@ -4,7 +4,7 @@
 //! The table of routes has the permissions.
 
 use super::{
-    audit, events, gates,
+    audit, events, gates, mcp_servers,
     openapi::{self, ApiOperation, RepeatEffect, schema_of},
     policy, sessions,
     wire::{
@@ -12,6 +12,7 @@ use super::{
         audit::{ChainReport, EntryList, RecordBody, RecordHead},
         events::{FactData, LiveData, ReadyData, ResetData},
         gates::{AllowRequest, AnswerRequest, DenyRequest, GateBody, GateList, GateVote, ResolvedGate},
+        mcp_servers::McpServerList,
         policy::{ExplainReply, ExplainRequest},
         sessions::{
             ConversationPage, MessageReceipt, MessageRequest, OpenRequest, OpenedSession, SessionList, SteerReceipt,
@@ -240,6 +241,17 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         query: &[],
         body: Some(schema_of::<ExplainRequest>()),
         replies: &[("200", schema_of::<ExplainReply>())],
+        repeats: RepeatEffect::Each,
+    },
+    ApiOperation {
+        method: "GET",
+        path: "/api/v1/mcp-servers",
+        mount: |routes, method, path| routes.add_route(method, path, mcp_servers::list_servers),
+        name: "listMcpServers",
+        summary: "MCP servers of the configuration, with their approval and their tools",
+        query: &[],
+        body: None,
+        replies: &[("200", schema_of::<McpServerList>())],
         repeats: RepeatEffect::Each,
     },
     ApiOperation {

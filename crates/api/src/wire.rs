@@ -6,6 +6,7 @@
 pub(crate) mod audit;
 pub(crate) mod events;
 pub(crate) mod gates;
+pub(crate) mod mcp_servers;
 pub(crate) mod policy;
 pub(crate) mod sessions;
 

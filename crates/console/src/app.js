@@ -274,7 +274,7 @@
     if (field || event.ctrlKey || event.metaKey || event.altKey) return;
     if (goes) {
       goes = false;
-      const to = { i: "/console/", s: "/console/sessions", r: "/console/record", p: "/console/policy", a: "/console/agents" }[event.key];
+      const to = { i: "/console/", s: "/console/sessions", r: "/console/record", p: "/console/policy", a: "/console/agents", m: "/console/mcp" }[event.key];
       if (to) location.href = to;
       return;
     }

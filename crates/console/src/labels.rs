@@ -7,7 +7,7 @@ use countersign_core::{
     policy::RuleAction,
     time::Millis,
 };
-use countersign_view::{LineMode, escape, time::format_iso};
+use countersign_view::{LineMode, escape, escape_rest, time::format_iso};
 use maud::{Markup, html};
 
 /// Escapes text of one line.
@@ -18,6 +18,11 @@ pub(super) fn escape_line(text: &str) -> Markup {
 /// Escapes text of many lines.
 pub(super) fn escape_lines(text: &str) -> Markup {
     mark_escapes(&escape(text, LineMode::Many))
+}
+
+/// Escapes text of many lines in which hidden characters were written out before.
+pub(super) fn escape_rest_lines(text: &str) -> Markup {
+    mark_escapes(&escape_rest(text, LineMode::Many))
 }
 
 /// Marks hidden characters that were written out.

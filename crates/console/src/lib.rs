@@ -16,6 +16,7 @@ mod history;
 mod labels;
 mod live;
 mod machines;
+mod mcp;
 mod page;
 mod planned_jobs;
 mod policy;
@@ -38,7 +39,10 @@ use countersign_http::web::{GuardedRoutes, HttpCaller, WebAuth};
 use countersign_policy_admin::{rules_file::RulesFile, tool_inventory::ToolInventory};
 use countersign_runtime::{Clock, InboxLane, OwnerHandle, services::ServiceClient};
 use countersign_telegram::HealthProbe;
-use countersign_view::connection_status::{AgentStatus, PeerStatus};
+use countersign_view::{
+    connection_status::{AgentStatus, PeerStatus},
+    mcp_server_status::McpServerStatus,
+};
 use tokio::sync::Semaphore;
 
 use self::{history::CallHistory, live::ConsoleBroadcast, page::PageError};
@@ -69,6 +73,8 @@ pub struct ConsoleContext {
     pub agents: Arc<dyn AgentStatus>,
     /// Nodes and accounts of chat networks.
     pub peers: Arc<dyn PeerStatus>,
+    /// MCP servers.
+    pub mcp_servers: Arc<dyn McpServerStatus>,
     /// Health probe of the messenger, if there is one.
     pub telegram: Option<HealthProbe>,
     /// Address at which the gateway listens.
@@ -150,5 +156,8 @@ pub fn routes(context: &Arc<ConsoleContext>) -> Router {
         .add_route("POST", "/console/revoke/{id}", policy::revoke_grant)
         .add_route("POST", "/console/reload", policy::reload_rules)
         .add_route("GET", "/console/agents", machines::show_agents)
+        .add_route("GET", "/console/mcp", mcp::list_servers)
+        .add_route("GET", "/console/mcp/{server}", mcp::show_server)
+        .add_route("POST", "/console/mcp/{server}", mcp::act_on_server)
         .with_state(console)
 }

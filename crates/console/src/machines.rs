@@ -16,6 +16,7 @@ use maud::{Markup, html};
 use super::{
     ConsoleState,
     labels::{duration_text, entry_count_text, escape_line, plain_text, time_ago, url_path},
+    mcp,
     page::{ConsoleTab, PageError, render_page, render_table},
     planned_jobs,
     policy::ago_or_never,
@@ -56,6 +57,7 @@ pub(super) async fn show_agents(
     let size = file_size(&context.config.storage.log).await + file_size(beside.as_ref()).await;
     let body = html! {
         h1 { "Agents and nodes" }
+        (mcp::agents_tabs("/console/agents"))
         section aria-labelledby="agents" {
             h2 #agents { "Agents" }
             @if agents.is_empty() { p.empty { "No agents are configured, so no agent can connect." } }

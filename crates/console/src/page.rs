@@ -111,7 +111,7 @@ fn help_dialog() -> Markup {
         (&["x"], "select the card, to decide several at once"),
         (&["Enter"], "open the card"),
         (&["Esc"], "leave a field and return to its card"),
-        (&["g", "i"], "inbox; g s, g r, g p, g a: sessions, record, policy, agents"),
+        (&["g", "i"], "inbox; g s, g r, g p, g a, g m: sessions, record, policy, agents, MCP servers"),
         (&["?"], "show this list"),
     ];
     html! {

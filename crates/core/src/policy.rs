@@ -62,7 +62,7 @@ pub use self::{
     },
     search_budget::SearchBudget,
     shell::{LineClasses, files},
-    state::{Event, State},
+    state::{Event, ServerChange, State},
     subject::{EffectReach, PolicySubject},
     verdict::{NamedRule, Verdict, VerdictCause, VerdictReason},
 };

@@ -10,6 +10,7 @@ use countersign_config as config;
 use countersign_config::{ConfigErrors, ConfigFlags, LoadedConfig};
 use countersign_gateway::checkup;
 use countersign_http::tokens;
+use countersign_view::shell_quote;
 use serde_json::json;
 
 use crate::{
@@ -21,6 +22,14 @@ use crate::{
 pub(crate) fn load_config(file: Option<&Path>, data: Option<PathBuf>) -> Result<LoadedConfig, ConfigErrors> {
     let flags = ConfigFlags { data, ..ConfigFlags::default() };
     config::load_config(file, &flags, &|name| std::env::var(name).ok())
+}
+
+/// Returns the flags that mean the same place in another command.
+pub(crate) fn gateway_flags(file: Option<&Path>, data: Option<&Path>) -> String {
+    let flag = |name: &str, path: Option<&Path>| {
+        path.map(|path| format!(" {name} {}", shell_quote(path.display()))).unwrap_or_default()
+    };
+    flag("--config", file) + &flag("--data", data)
 }
 
 /// Runs `config check`.

@@ -31,7 +31,7 @@ use countersign_runtime::{
     },
 };
 use countersign_telegram::{BotChatKind, BotCheck, BotCheckError};
-use countersign_view::{LineMode, escape, shell_quote};
+use countersign_view::{LineMode, escape};
 use serde::Serialize;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::http::Uri;
@@ -92,14 +92,6 @@ impl DoctorCheck {
     }
 }
 
-/// Returns the flags that mean the same place in another command.
-fn gateway_flags(file: Option<&Path>, data: Option<&Path>) -> String {
-    let flag = |name: &str, path: Option<&Path>| {
-        path.map(|path| format!(" {name} {}", shell_quote(path.display()))).unwrap_or_default()
-    };
-    flag("--config", file) + &flag("--data", data)
-}
-
 pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let mut checks = Vec::new();
     let loaded = config::load_config(file, data.map(Path::to_owned));
@@ -134,7 +126,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
         Ok(place) => {
             checks.push(check_gateway(&place));
             checks.extend(if place.folder.is_file() { None } else { check_tokens(&place) });
-            checks.extend(record::record_checks(&place, &gateway_flags(file, data), Clock::system().now()));
+            checks.extend(record::record_checks(&place, &config::gateway_flags(file, data), Clock::system().now()));
         }
     }
     checks.extend(check_traces());

@@ -3,7 +3,6 @@
 //! It must not approve by itself: a person sees the command before it starts, and every tool before it is offered.
 
 use std::{
-    borrow::Cow,
     io::{BufRead as _, IsTerminal as _, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -11,17 +10,22 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_config::{Config, McpServerConfig, McpTransportConfig};
+use countersign_config::{Config, McpServerConfig};
+use countersign_core::id::PrincipalId;
 use countersign_gateway::{
     checkup,
     control::Request,
     mcp_approvals::approval_report,
+    mcp_status::transport_line,
     mcp_tools::{McpTools, server_options},
 };
-use countersign_mcp_client::{ApprovedServers, ServerApproval, ServerDefinition, ServerListing, ToolApproval};
+use countersign_mcp_client::{
+    ApprovalOrigin, ApprovedServers, ServerApproval, ServerDefinition, ServerListing, ToolApproval,
+};
 use countersign_policy_admin::tool_catalog::ToolCatalog;
+use countersign_runtime::Clock;
 use countersign_tools::{GatewaySecrets, ToolRegistry, secrets::FOLDER};
-use countersign_view::{LineMode, escape, escape_json};
+use countersign_view::{LineMode, escape, escape_json, escape_rest, principals, time::format_iso};
 use serde_json::{Value, json};
 
 use crate::{
@@ -47,12 +51,13 @@ pub(crate) fn run(
     what: &McpServersAction,
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
+    let flags = config::gateway_flags(file, data.as_deref());
     let load = || {
         let loaded = config::load_config(file, data.clone());
         loaded.map(|loaded| loaded.config).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))
     };
     match what {
-        McpServersAction::List => list_servers(&load()?, form),
+        McpServersAction::List => list_servers(&load()?, &flags, form),
         McpServersAction::Test { name } => {
             let config = load()?;
             let names = match name {
@@ -96,87 +101,89 @@ pub(crate) fn with_tools<T>(
     let options = server_options(config, &program, checkup::build_server_sandbox(config), secrets);
     block_on(async {
         let own = ToolRegistry::from_tools(Vec::new()).into();
-        let tools = McpTools::from_config(config, own, ToolCatalog::default().into(), options)?;
+        let tools = McpTools::from_config(config, own, ToolCatalog::default().into(), options, Clock::system())?;
         let outcome = work(&tools).await;
         tools.close().await;
         outcome
     })
 }
 
-/// Returns the command or the address of a server in one line, without any value of a variable or a header.
-fn transport_line(server: &McpServerConfig) -> String {
-    match &server.transport {
-        McpTransportConfig::Stdio { command, args, env, cwd } => {
-            let variables = env.keys().map(|name| format!("{name}=… "));
-            let words = [command].into_iter().chain(args).map(|word| quote_word(word));
-            let line = variables.collect::<String>() + &words.collect::<Vec<_>>().join(" ");
-            match cwd {
-                Some(cwd) => format!("{line}  (in {})", cwd.display()),
-                None => line,
-            }
-        }
-        McpTransportConfig::Http { url, headers, auth } => {
-            let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
-            let headers = if names.is_empty() { String::new() } else { format!("  (with {})", names.join(", ")) };
-            let auth = auth.as_ref().map(|auth| format!("  (token from {})", auth.token_url)).unwrap_or_default();
-            format!("{url}{headers}{auth}")
-        }
-    }
-}
-
-/// Quotes a word of a command line where a shell needs it.
-fn quote_word(word: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if word.chars().all(is_plain) && !word.is_empty() {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''")).into()
-    }
-}
-
-fn list_servers(config: &Config, form: OutputFormat) -> anyhow::Result<ExitCode> {
+fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let approved = ApprovedServers::open(&config.storage.folder)?;
-    let rows: Vec<(&McpServerConfig, &str, Vec<String>)> = config
-        .mcp_servers
-        .iter()
-        .map(|server| {
-            let definition = ServerDefinition::from(server);
-            let state = match (server.enabled, approved.is_approved(&definition)) {
-                (false, _) => "off",
-                (true, true) => "approved",
-                (true, false) if approved.server_names().any(|name| name == server.name) => "changed",
-                (true, false) => "not approved",
-            };
-            let tools = approved.approved_tools(&definition).into_iter().map(|tool| tool.offered_name).collect();
-            (server, state, tools)
-        })
-        .collect();
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
-        let rows = rows.iter().map(|(server, state, tools)| {
-            json!({ "server": server.name, "state": state, "transport": transport_line(server), "tools": tools })
+        let rows = config.mcp_servers.iter().map(|server| {
+            let definition = ServerDefinition::from(server);
+            let note = approved.approval_note(&definition);
+            json!({
+                "server": server.name,
+                "state": approval_state(&approved, server),
+                "transport": transport_line(server),
+                "tools": approved_names(&approved, server),
+                "approved_at": note.map(|note| format_iso(note.at)),
+                "approved_by": note.and_then(|note| note.by.clone()),
+            })
         });
         writeln!(out, "{}", escape_json(&format!("{:#}", rows.collect::<Value>())))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let paint = ColourMode::for_stdout();
-    if rows.is_empty() {
+    if config.mcp_servers.is_empty() {
         writeln!(out, "No MCP servers. Add one under `mcp.servers` in the configuration (docs/start/mcp.md).")?;
     }
-    for (server, state, tools) in rows {
+    let paint = ColourMode::for_stdout();
+    for server in &config.mcp_servers {
         let name = paint.apply_style(TextStyle::Strong, &server.name);
-        writeln!(out, "{name}  {state}  {}", escape(&transport_line(server), LineMode::One))?;
+        let state = approval_state(&approved, server);
+        let more = match state {
+            "approved" => approved_line(&approved, server),
+            "off" => "switched off in the configuration (enabled: false)".to_owned(),
+            "changed" => "not approved: its command or address changed since you approved it".to_owned(),
+            _ => "not approved yet".to_owned(),
+        };
+        writeln!(out, "{name}  {more}")?;
+        writeln!(out, "    {}", paint.apply_style(TextStyle::Faint, escape(&transport_line(server), LineMode::One)))?;
         match state {
-            "approved" => writeln!(out, "    {}", tools.join(" "))?,
+            "approved" => {
+                let tools = approved_names(&approved, server);
+                writeln!(out, "    {}: {}", count_tools(tools.len()), tools.join(" "))?;
+            }
             "off" => {}
-            _ => writeln!(
-                out,
-                "    approve it with `countersign mcp-servers approve {}`, or answer its gate",
-                server.name
-            )?,
+            _ => {
+                writeln!(out, "    It does not start, and agents do not get its tools. To approve it, run")?;
+                writeln!(out, "    `countersign mcp-servers approve {}{flags}`,", server.name)?;
+                writeln!(out, "    or allow its pending approval in the console of the running gateway.")?;
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the state of a server's approval, as programs read it.
+fn approval_state(approved: &ApprovedServers, server: &McpServerConfig) -> &'static str {
+    match (server.enabled, approved.is_approved(&ServerDefinition::from(server))) {
+        (false, _) => "off",
+        (true, true) => "approved",
+        (true, false) if approved.server_names().any(|name| name == server.name) => "changed",
+        (true, false) => "not approved",
+    }
+}
+
+fn approved_names(approved: &ApprovedServers, server: &McpServerConfig) -> Vec<String> {
+    approved.approved_tools(&ServerDefinition::from(server)).into_iter().map(|tool| tool.offered_name).collect()
+}
+
+/// Returns the time of an approval and its author, for a person.
+fn approved_line(approved: &ApprovedServers, server: &McpServerConfig) -> String {
+    let definition = ServerDefinition::from(server);
+    let Some(note) = approved.approval_note(&definition) else { return "approved".to_owned() };
+    let by =
+        note.by.as_ref().map_or_else(|| "by the answer to its pending approval".to_owned(), |by| format!("by {by}"));
+    format!("approved {} {}", format_iso(note.at), escape(&by, LineMode::One))
+}
+
+/// Returns a number of tools in words.
+pub(crate) fn count_tools(count: usize) -> String {
+    if count == 1 { "1 tool".to_owned() } else { format!("{count} tools") }
 }
 
 async fn test_servers(tools: &McpTools, names: &[String], form: OutputFormat) -> anyhow::Result<ExitCode> {
@@ -197,8 +204,16 @@ async fn test_servers(tools: &McpTools, names: &[String], form: OutputFormat) ->
                     report["approved"] = json!(is_approved);
                     reports.push(report);
                 } else {
-                    let state = if is_approved { "approved" } else { "not approved as it is" };
-                    writeln!(out, "{name}: {} tools in {took:.1} s, {state}", listing.tools.len())?;
+                    let state = if is_approved {
+                        "all approved"
+                    } else if approval.is_new {
+                        "you have not approved the server yet"
+                    } else if approval.definition_changed {
+                        "its command or address changed since you approved it"
+                    } else {
+                        "not as you approved them; the differences are below"
+                    };
+                    writeln!(out, "{name}: {} in {took:.1} s, {state}", count_tools(listing.tools.len()))?;
                     print_tools(&mut out, &listing, &approval)?;
                 }
             }
@@ -207,7 +222,7 @@ async fn test_servers(tools: &McpTools, names: &[String], form: OutputFormat) ->
                 if form == OutputFormat::Json {
                     reports.push(json!({ "server": name, "error": error.to_string(), "seconds": took }));
                 } else {
-                    writeln!(out, "{name}: {}", escape(&error.to_string(), LineMode::One))?;
+                    writeln!(out, "{}", escape_rest(&error.to_string(), LineMode::One))?;
                 }
             }
         }
@@ -237,16 +252,16 @@ fn print_tools(out: &mut impl Write, listing: &ServerListing, approval: &ServerA
         };
         writeln!(out, "  {}{word}", paint.apply_style(TextStyle::Strong, &tool.offered_name))?;
         for line in tool.description.lines() {
-            writeln!(out, "      {}", paint.apply_style(TextStyle::Faint, escape(line, LineMode::One)))?;
+            writeln!(out, "      {}", paint.apply_style(TextStyle::Faint, escape_rest(line, LineMode::One)))?;
         }
         if let ToolApproval::Changed { differences } = state {
             for difference in differences {
-                writeln!(out, "      {}", escape(difference, LineMode::One))?;
+                writeln!(out, "      {}", escape_rest(difference, LineMode::One))?;
             }
         }
     }
     for left in &listing.problems {
-        writeln!(out, "  {}  left out: {}", left.tool, escape(&left.problem, LineMode::One))?;
+        writeln!(out, "  {}  left out: {}", left.tool, escape_rest(&left.problem, LineMode::One))?;
     }
     Ok(())
 }
@@ -258,6 +273,7 @@ fn approve_server(
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
     let folder = &config.storage.folder;
+    let by = current_user();
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     privileges::become_owner_of(folder)?;
     let mut err = std::io::stderr();
@@ -272,11 +288,11 @@ fn approve_server(
         if form == OutputFormat::Text {
             print_tools(&mut std::io::stdout().lock(), &listing, &approval)?;
         }
-        if !yes && !confirm(&format!("Approve {} tools of {name}?", listing.tools.len()))? {
+        if !yes && !confirm(&format!("Approve {} of {name}?", count_tools(listing.tools.len())))? {
             writeln!(std::io::stderr(), "not approved")?;
             return Ok(ExitCode::FAILURE);
         }
-        tools.approve(name, &listing).await?;
+        tools.approve(name, &listing, &ApprovalOrigin::Person(by)).await?;
         let is_running = reload_gateway(&config.storage.folder, name)?;
         let mut out = std::io::stdout().lock();
         match form {
@@ -288,7 +304,7 @@ fn approve_server(
             OutputFormat::Text => {
                 let next =
                     if is_running { "the gateway offers them" } else { "the gateway offers them when it starts" };
-                writeln!(out, "approved {name} with {} tools; {next}", listing.tools.len())?;
+                writeln!(out, "approved {name} with {}; {next}", count_tools(listing.tools.len()))?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -296,9 +312,10 @@ fn approve_server(
 }
 
 fn revoke_server(folder: &Path, name: &str, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let by = current_user();
     privileges::become_owner_of(folder)?;
     let mut approved = ApprovedServers::open(folder)?;
-    if !approved.revoke(name)? {
+    if !approved.revoke(name, &by, Clock::system().now())? {
         bail!("MCP server {} is not approved", escape(name, LineMode::One));
     }
     reload_gateway(folder, name)?;
@@ -308,6 +325,11 @@ fn revoke_server(folder: &Path, name: &str, form: OutputFormat) -> anyhow::Resul
         OutputFormat::Text => writeln!(out, "revoked {}", escape(name, LineMode::One))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the user of this process, as the record knows that user.
+fn current_user() -> PrincipalId {
+    principals::of_machine(nix::unistd::getuid().as_raw())
 }
 
 /// Tells a running gateway that the approvals changed. False if none runs.

@@ -126,7 +126,8 @@ fn configuration_gaps(config: &Config) -> Vec<String> {
         ));
     } else if agents == 0 && services > 0 {
         lacks.push(
-            "no agent is configured, so only MCP hosts use the services; add one with `countersign agents add ID`".to_owned(),
+            "no agent is configured, so only MCP hosts use the services; add one with `countersign agents add ID`"
+                .to_owned(),
         );
     } else if agents > 0 && services == 0 && config.mcp_servers.is_empty() {
         let note = "no service is configured, so agents have no tools to call; add one under `services`";

@@ -7,6 +7,7 @@ mod error_hints;
 pub mod mcp_approvals;
 mod mcp_changes;
 mod mcp_questions;
+pub mod mcp_status;
 pub mod mcp_tools;
 mod metrics;
 mod platform;

@@ -6,12 +6,14 @@ use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     call::CallDetails,
-    engine::Engine,
+    engine::{Command, Engine},
     id::{GateId, PrincipalId, SessionId},
     session::{self, Settings as SessionSettings},
 };
 pub use countersign_mcp_client::approval_report;
-use countersign_mcp_client::{self as mcp_client, ApprovalRequester, SERVER_TOOL, TOOLS_TOOL};
+use countersign_mcp_client::{
+    self as mcp_client, ApprovalChange, ApprovalRequester, SERVER_TOOL, ServerDefinition, TOOLS_TOOL,
+};
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
@@ -34,6 +36,38 @@ pub(crate) async fn request_approvals(
 ) -> Result<(), OwnerError> {
     let requests = handle.source(InboxLane::Request);
     mcp_client::request_approvals(&requests, &requester(tools, approval_timeout), tools.approvals()).await
+}
+
+/// Requests the approval of one server that is not approved as it is defined.
+///
+/// # Errors
+/// [`OwnerError`] if the session or the request cannot be recorded.
+pub(crate) async fn request_server(
+    handle: &OwnerHandle,
+    tools: &McpTools,
+    definition: &ServerDefinition,
+    approval_timeout: Duration,
+) -> Result<(), OwnerError> {
+    let requests = handle.source(InboxLane::Request);
+    mcp_client::request_server(&requests, &requester(tools, approval_timeout), definition).await
+}
+
+/// Records the changes of approvals that persons made outside of gates, also while no gateway ran. One that was recorded when
+/// the process ended before it was marked is recorded twice.
+///
+/// # Errors
+/// The reason, for people. The rest stays to be recorded.
+pub(crate) async fn record_changes(handle: &OwnerHandle, tools: &McpTools) -> Result<(), String> {
+    let _recording = tools.recording.lock().await;
+    let mut approvals = tools.approvals().open_approvals().map_err(|error| error.to_string())?;
+    let source = handle.source(InboxLane::Result);
+    for change in approvals.unrecorded().to_vec() {
+        let ApprovalChange { server, change: what, by, at } = change.clone();
+        let note = Command::NoteServerApproval { server, change: what, by, at };
+        source.send_command(note).await.map_err(|error| error.to_string())?;
+        approvals.mark_recorded(&change).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// Requests the approval of each server of which a call found another tool than the approved one. Ends with the record.

@@ -11,10 +11,12 @@ use std::{
 use axum::http::{HeaderName, HeaderValue};
 use countersign_adapter_mcp::{FurtherTool, FurtherTools};
 use countersign_config::{Config, UndeclaredArguments};
-use countersign_core::{call::CallDetails, message::MessageBlock, policy::arguments::DeclaredArgument, tool::ToolSpec};
+use countersign_core::{
+    call::CallDetails, id::PrincipalId, message::MessageBlock, policy::arguments::DeclaredArgument, tool::ToolSpec,
+};
 use countersign_mcp_client::{
-    ApprovalError, ApprovedNow, BadDefinition, CallOutcome, McpOptions, McpServers, OfferedTool, ProgressSink,
-    ServerApproval, ServerDefinition, ServerListing, ServerTools, reading_tools, server_arguments,
+    ApprovalError, ApprovalOrigin, ApprovedNow, BadDefinition, CallOutcome, McpOptions, McpServers, OfferedTool,
+    ProgressSink, ServerApproval, ServerDefinition, ServerListing, ServerTools, reading_tools, server_arguments,
 };
 pub use countersign_mcp_client::{ApproveError, STARTED_BY};
 use countersign_policy_admin::{
@@ -23,7 +25,7 @@ use countersign_policy_admin::{
     tool_inventory::MCP_HOMES,
 };
 use countersign_runtime::{
-    ServiceOutcome,
+    Clock, ServiceOutcome,
     tools::{
         AgentTool, CallFailure, CallOutput, GatewaySecrets, Sandbox, ToolContext, ToolRegistry, exec::ExecLauncher,
     },
@@ -48,6 +50,8 @@ pub struct McpTools {
     own_id: Option<String>,
     /// Number of changes so far.
     changed: watch::Sender<u64>,
+    /// Held while changes of approvals are recorded: each is recorded once.
+    pub(crate) recording: tokio::sync::Mutex<()>,
     /// Held from the read of the approvals until their tools are offered: of two reloads the later one must read later.
     reloading: Mutex<()>,
 }
@@ -75,18 +79,20 @@ impl McpTools {
         own: Arc<ToolRegistry>,
         catalog: Arc<ToolCatalog>,
         options: McpOptions,
+        clock: Clock,
     ) -> Result<Self, BadDefinition> {
         let (secrets, own_id) = (options.secrets.clone(), options.headers.get(OWN_HEADER).cloned());
         let enabled = config.mcp_servers.iter().filter(|server| server.enabled);
         let servers = McpServers::new(enabled.map(ServerDefinition::from).collect(), options)?;
         let tools = Self {
-            approvals: ServerTools::new(servers, config.storage.folder.clone()),
+            approvals: ServerTools::new(servers, config.storage.folder.clone(), clock),
             offered: Mutex::new(OfferedTools { registry: Arc::clone(&own), by_name: BTreeMap::new() }),
             own,
             catalog,
             secrets,
             own_id,
             changed: watch::Sender::default(),
+            recording: tokio::sync::Mutex::default(),
             reloading: Mutex::default(),
         };
         tools.reload();
@@ -210,10 +216,25 @@ impl McpTools {
     ///
     /// # Errors
     /// [`ApproveError`].
-    pub async fn approve(&self, server: &str, listing: &ServerListing) -> Result<(), ApproveError> {
-        self.approvals.approve(server, listing).await?;
+    pub async fn approve(
+        &self,
+        server: &str,
+        listing: &ServerListing,
+        origin: &ApprovalOrigin,
+    ) -> Result<(), ApproveError> {
+        self.approvals.approve(server, listing, origin).await?;
         self.reload();
         Ok(())
+    }
+
+    /// Withdraws the approval of a server: its tools are offered no longer. False if it has none.
+    ///
+    /// # Errors
+    /// [`ApprovalError`], with the approvals as they were.
+    pub fn revoke(&self, server: &str, by: &PrincipalId) -> Result<bool, ApprovalError> {
+        let was_approved = self.approvals.revoke(server, by)?;
+        self.reload();
+        Ok(was_approved)
     }
 
     /// Returns the definition of an enabled server.

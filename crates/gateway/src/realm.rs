@@ -52,6 +52,7 @@ use crate::{
     mcp_approvals,
     mcp_changes::{ChangeError, apply_changes},
     mcp_questions::{self, ServerQuestions},
+    mcp_status::GatewayMcpServers,
     mcp_tools::{self, McpTools},
     platform::Platform,
     port::PortAddress,
@@ -142,6 +143,7 @@ impl GatewayRealm {
             Arc::clone(workspaces.registry()),
             Arc::clone(&agents.tools),
             mcp_options,
+            clock.clone(),
         )?);
         let attached_sessions = Arc::new(AttachedSessions::default());
         let gsv_environments = Arc::new(gsv::GsvEnvironments::default());
@@ -192,6 +194,9 @@ impl GatewayRealm {
             open_connections: open_connections.clone(),
         };
         let control = ControlSocket::open(owned, socket_parts, users).map_err(in_folder)?;
+        if let Err(problem) = mcp_approvals::record_changes(&handle, &mcp_tools).await {
+            tracing::error!(problem, "changes of MCP approvals are not recorded yet");
+        }
         apply_mcp_changes(&handle, &mcp_tools).await?;
         mcp_approvals::request_approvals(&handle, &mcp_tools, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
@@ -252,6 +257,7 @@ impl GatewayRealm {
             agents: Arc::clone(&agents),
             peers: Arc::clone(&peers),
             mcp: Arc::clone(&mcp),
+            mcp_servers: Arc::new(GatewayMcpServers::new(Arc::clone(&config), Arc::clone(&mcp_tools), handle.clone())),
             telegram: reporter.clone(),
             url: url.clone(),
             open_connections: open_connections.clone(),

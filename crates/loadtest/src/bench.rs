@@ -12,6 +12,7 @@ mod gsv;
 mod host_tool;
 mod latency;
 mod long_session;
+mod mcp;
 pub(crate) mod node;
 mod picture;
 mod report;
@@ -40,12 +41,7 @@ use crate::{
 /// Number of measured starts.
 const STARTS: usize = 15;
 
-pub(crate) use streams::FAN_OUT;
-
-/// Runs the yardstick of streams.
-pub(crate) fn fan_out(arguments: &[String]) -> anyhow::Result<ExitCode> {
-    streams::fan_out(arguments.first().context("how large a frame is")?.parse()?)
-}
+pub(crate) use streams::{FAN_OUT, fan_out};
 
 /// Labels of the figures of prompt streams: the name and target of the last frame, and the names of an answer, of memory and of its return.
 type OfStreams = ((&'static str, f64), Option<[&'static str; 3]>);
@@ -376,6 +372,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         });
     }
     audit::measure_all(&binary, &mut suite);
+    mcp::measure_all(&binary, &mut suite);
     scale::measure_all(&binary, options.large, &mut suite);
     let figures = suite.figures;
     if let Some(file) = &options.report {

@@ -4,6 +4,7 @@ pub(crate) mod bot_api_stub;
 pub(crate) mod gateway;
 pub(crate) mod host;
 pub(crate) mod http;
+pub(crate) mod mcp_server;
 pub(crate) mod provider;
 pub(crate) mod scratch;
 pub(crate) mod socket;

@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    approvals::{ServerApproval, ToolApproval},
+    approvals::{ApprovalOrigin, ServerApproval, ToolApproval},
     definition::ServerDefinition,
     listing::ServerListing,
     server_tools::{ApproveError, ServerTools},
@@ -76,6 +76,19 @@ pub async fn request_approvals(
         }
     }
     Ok(())
+}
+
+/// Requests the approval of one server that is not approved as it is defined.
+///
+/// # Errors
+/// [`OwnerError`] if the session or the request cannot be recorded.
+pub async fn request_server(
+    requests: &CommandSource,
+    requester: &ApprovalRequester,
+    definition: &ServerDefinition,
+) -> Result<(), OwnerError> {
+    requester.open_session(requests).await?;
+    requester.request_once(requests, SERVER_TOOL, &definition.name, server_arguments(definition)).await
 }
 
 /// Requests the approval of each server of which a call found another tool than the approved one. Ends with the record.
@@ -157,7 +170,8 @@ impl ApprovalRequester {
     }
 }
 
-fn is_unchanged(approval: &ServerApproval) -> bool {
+/// Reports whether the tools of a server are those that were approved.
+pub fn is_unchanged(approval: &ServerApproval) -> bool {
     approval.tools.iter().all(|(_, state)| *state == ToolApproval::Approved)
 }
 
@@ -233,7 +247,7 @@ async fn approve_server(tools: &ServerTools, arguments: &Map<String, Value>) -> 
     let (listing, approval) = tools.compare(name).await?;
     // At a terminal somebody approved it meanwhile, and saw its tools.
     if approval.is_new || approval.definition_changed {
-        tools.approve(name, &listing).await?;
+        tools.approve(name, &listing, &ApprovalOrigin::Gate).await?;
     }
     Ok((listing, approval))
 }
@@ -248,7 +262,7 @@ async fn approve_tools(tools: &ServerTools, arguments: &Map<String, Value>) -> A
     if approval.is_new || approval.definition_changed || tools_arguments(&listing, &approval) != *arguments {
         return Err(ApproveError::Changed(name.to_owned()));
     }
-    tools.approve(name, &listing).await?;
+    tools.approve(name, &listing, &ApprovalOrigin::Gate).await?;
     Ok((listing, approval))
 }
 

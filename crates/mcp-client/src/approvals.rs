@@ -3,6 +3,7 @@
 //! It must not decide who approves. A file that cannot be read whole is an error: it means neither that nothing nor that
 //! everything is approved.
 
+mod changes;
 mod differences;
 
 use std::{
@@ -13,11 +14,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use countersign_core::digest::Digest;
+use countersign_core::{digest::Digest, id::PrincipalId, policy::ServerChange, time::Millis};
 use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use self::changes::{ApprovalChange, ApprovalNote, ApprovalOrigin};
 
 use self::differences::find_differences;
 use crate::{
@@ -77,6 +80,7 @@ pub struct ApprovedServers {
     path: PathBuf,
     servers: BTreeMap<String, ApprovedServer>,
     revoked: BTreeSet<String>,
+    unrecorded: Vec<ApprovalChange>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,12 +91,18 @@ struct ApprovalFile {
     /// Servers whose approval was taken back, until a gateway has revoked the standing approvals of their tools.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     revoked: BTreeSet<String>,
+    /// Changes that the record does not have yet, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unrecorded: Vec<ApprovalChange>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ApprovedServer {
     definition: Digest,
+    /// Absent in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approved: Option<ApprovalNote>,
     tools: BTreeMap<String, ApprovedTool>,
 }
 
@@ -163,7 +173,7 @@ impl ApprovedServers {
                 // A link that leads nowhere is no missing file.
                 return match fs::symlink_metadata(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        Ok(Self { path, servers: BTreeMap::new(), revoked: BTreeSet::new() })
+                        Ok(Self { path, servers: BTreeMap::new(), revoked: BTreeSet::new(), unrecorded: Vec::new() })
                     }
                     Ok(_) | Err(_) => Err(unreadable(error)),
                 };
@@ -179,7 +189,7 @@ impl ApprovedServers {
         if file.version != VERSION {
             return Err(invalid(format!("its version is {}, expected {VERSION}", file.version)));
         }
-        Ok(Self { path, servers: file.servers, revoked: file.revoked })
+        Ok(Self { path, servers: file.servers, revoked: file.revoked, unrecorded: file.unrecorded })
     }
 
     /// Returns the approved tools of a server, for its definition as it is now, as they were approved.
@@ -193,6 +203,12 @@ impl ApprovedServers {
     /// Returns true if a server is approved under its definition as it is now, whatever its tools are.
     pub fn is_approved(&self, definition: &ServerDefinition) -> bool {
         self.servers.get(&definition.name).is_some_and(|server| server.definition == definition.digest())
+    }
+
+    /// Returns the time of the approval of a server under its definition as it is now, and its author.
+    pub fn approval_note(&self, definition: &ServerDefinition) -> Option<&ApprovalNote> {
+        let server = self.servers.get(&definition.name)?;
+        server.approved.as_ref().filter(|_| server.definition == definition.digest())
     }
 
     /// Returns the names of all approved servers.
@@ -227,11 +243,27 @@ impl ApprovedServers {
     ///
     /// # Errors
     /// [`ApprovalError`], with the approvals as they were.
-    pub fn approve(&mut self, definition: &ServerDefinition, tools: &[ServerTool]) -> Result<(), ApprovalError> {
+    pub fn approve(
+        &mut self,
+        definition: &ServerDefinition,
+        tools: &[ServerTool],
+        origin: &ApprovalOrigin,
+        at: Millis,
+    ) -> Result<(), ApprovalError> {
         let tools = tools.iter().filter(|tool| tool.server == definition.name);
         let tools = tools.map(|tool| (tool.name.clone(), ApprovedTool::from_server_tool(tool))).collect();
-        let approved = ApprovedServer { definition: definition.digest(), tools };
-        self.change(|file| file.servers.insert(definition.name.clone(), approved)).map(drop)
+        let note = ApprovalNote { at, by: origin.person().cloned() };
+        let approved = ApprovedServer { definition: definition.digest(), approved: Some(note), tools };
+        let change = origin.person().map(|by| ApprovalChange {
+            server: definition.name.clone(),
+            change: ServerChange::Approved,
+            by: by.clone(),
+            at,
+        });
+        self.change(|file| {
+            file.unrecorded.extend(change);
+            file.servers.insert(definition.name.clone(), approved);
+        })
     }
 
     /// Records the approval of one more tool, or of its changed form, of a server that is approved under this definition. False
@@ -253,13 +285,15 @@ impl ApprovedServers {
     ///
     /// # Errors
     /// [`ApprovalError`], with the approvals as they were.
-    pub fn revoke(&mut self, server: &str) -> Result<bool, ApprovalError> {
+    pub fn revoke(&mut self, server: &str, by: &PrincipalId, at: Millis) -> Result<bool, ApprovalError> {
+        let change = ApprovalChange { server: server.to_owned(), change: ServerChange::Revoked, by: by.clone(), at };
         self.change(|file| {
-            let is_approved = file.servers.remove(server).is_some();
-            if is_approved {
+            let was_approved = file.servers.remove(server).is_some();
+            if was_approved {
                 file.revoked.insert(server.to_owned());
+                file.unrecorded.push(change);
             }
-            is_approved
+            was_approved
         })
     }
 
@@ -276,6 +310,23 @@ impl ApprovedServers {
         self.change(|file| file.revoked.retain(|server| !servers.contains(server)))
     }
 
+    /// Returns the changes that the record does not have yet, the oldest first.
+    pub fn unrecorded(&self) -> &[ApprovalChange] {
+        &self.unrecorded
+    }
+
+    /// Forgets a change that the record has now.
+    ///
+    /// # Errors
+    /// [`ApprovalError`], with the changes as they were.
+    pub fn mark_recorded(&mut self, recorded: &ApprovalChange) -> Result<(), ApprovalError> {
+        self.change(|file| {
+            if let Some(first) = file.unrecorded.iter().position(|change| change == recorded) {
+                file.unrecorded.remove(first);
+            }
+        })
+    }
+
     /// Changes the approvals that the file has now. No other process changes them meanwhile.
     fn change<T>(&mut self, work: impl FnOnce(&mut ApprovalFile) -> T) -> Result<T, ApprovalError> {
         let unwritable = |problem| ApprovalError::Unwritable { path: self.path.clone(), problem };
@@ -289,13 +340,13 @@ impl ApprovedServers {
             .open(self.path.with_extension("json.lock"))
             .map_err(unwritable)?;
         lock.lock().map_err(unwritable)?;
-        let Self { servers, revoked, .. } = Self::open(folder)?;
-        let mut file = ApprovalFile { version: VERSION, servers, revoked };
+        let Self { servers, revoked, unrecorded, .. } = Self::open(folder)?;
+        let mut file = ApprovalFile { version: VERSION, servers, revoked, unrecorded };
         let changed = work(&mut file);
         let text = serde_json::to_string_pretty(&file).map_err(io::Error::other);
         let written = text.and_then(|text| replace_file(&self.path, text.as_bytes(), FileAccess::Private));
         written.map_err(|problem| ApprovalError::Unwritable { path: self.path.clone(), problem })?;
-        (self.servers, self.revoked) = (file.servers, file.revoked);
+        (self.servers, self.revoked, self.unrecorded) = (file.servers, file.revoked, file.unrecorded);
         Ok(changed)
     }
 }

@@ -31,6 +31,11 @@ impl StartBackoff {
         self.reason = reason;
     }
 
+    /// Returns the time until a start is possible, which may be zero, and the reason of the last failure, if there was one.
+    pub(crate) fn last_failure(&self, now: Instant) -> Option<(Duration, &str)> {
+        Some((self.retry_at?.saturating_duration_since(now), &self.reason))
+    }
+
     /// Returns the time until a start is possible and the reason of the last failure; none if it is possible now.
     pub(crate) fn pause_at(&self, now: Instant) -> Option<(Duration, &str)> {
         let wait = self.retry_at?.checked_duration_since(now).filter(|wait| !wait.is_zero())?;
@@ -59,6 +64,7 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         let later = start + Duration::from_secs(300);
         assert_eq!(backoff.pause_at(later), None);
+        assert_eq!(backoff.last_failure(later), Some((Duration::ZERO, "died")));
         backoff.note_failure(later, Some(start), "died".to_owned());
         assert_eq!(backoff.pause_at(later), Some((Duration::from_secs(1), "died")));
     }

@@ -170,6 +170,18 @@ impl Connection {
         }
     }
 
+    /// Returns the version of the protocol that was agreed on.
+    pub(crate) fn protocol_version(&self) -> String {
+        self.service.peer_info().map(|info| info.protocol_version.to_string()).unwrap_or_default()
+    }
+
+    /// Returns the name and the version that the server gives itself.
+    pub(crate) fn program(&self) -> Option<String> {
+        let info = self.service.peer_info()?;
+        let program = info.server_info.as_ref()?;
+        Some(self.monitor.show_text(&format!("{} {}", program.name, program.version)))
+    }
+
     pub(crate) const fn monitor(&self) -> &Arc<ConnectionMonitor> {
         &self.monitor
     }

@@ -32,16 +32,20 @@ mod schema_check;
 mod scripted_server;
 mod send_error;
 mod server;
+mod server_activity;
 mod server_tools;
 mod servers;
 mod text;
 mod tool_call;
 
 pub use approval_requests::{
-    ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, approval_report, carry_out, request_approvals, request_changes,
-    server_arguments,
+    ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, approval_report, carry_out, is_unchanged, request_approvals,
+    request_changes, request_server, server_arguments,
 };
-pub use approvals::{ApprovalError, ApprovedServers, ApprovedTool, ServerApproval, ToolApproval};
+pub use approvals::{
+    ApprovalChange, ApprovalError, ApprovalNote, ApprovalOrigin, ApprovedServers, ApprovedTool, ServerApproval,
+    ToolApproval,
+};
 pub use connection_monitor::{ProgressSink, ToolProgress};
 pub use definition::{BadDefinition, ClientCredentials, ServerDefinition, ServerTransport, ValueBinding};
 pub use error::McpError;
@@ -52,6 +56,7 @@ pub use options::{McpLimits, McpOptions, STARTED_BY};
 pub use questions::{QuestionAnswer, QuestionAsker, ServerQuestion};
 pub use reading_tools::reading_tools;
 pub use resources::{PromptArgument, PromptText, ServerPrompt, ServerResource};
+pub use server_activity::ServerActivity;
 pub use server_tools::{ApproveError, ApprovedNow, ServerTools};
 pub use servers::McpServers;
 pub use tool_call::CallOutcome;

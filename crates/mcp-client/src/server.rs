@@ -16,6 +16,7 @@ use crate::{
     listing::{ServerListing, ServerTool, read_listing},
     options::{McpLimits, McpOptions},
     questions::QuestionAsker,
+    server_activity::ServerActivity,
 };
 
 /// Longest pause that a caller waits for. A longer one is an error.
@@ -181,15 +182,37 @@ impl ServerHandle {
         Ok(renewed.request(request, wait).await)
     }
 
+    /// Returns what it does now.
+    pub(crate) fn activity(&self) -> ServerActivity {
+        let Ok(state) = self.state.try_lock() else { return ServerActivity::Busy };
+        match &state.connection {
+            Some(connection) if connection.is_open() => ServerActivity::Connected {
+                protocol: connection.protocol_version(),
+                program: connection.program(),
+                since: connection.opened().elapsed(),
+                listing: state.listing.clone(),
+            },
+            // It ended, and was not needed since.
+            Some(connection) => {
+                ServerActivity::Failed { reason: connection.monitor().close_reason(), retry_in: Duration::ZERO }
+            }
+            None => match state.backoff.last_failure(Instant::now()) {
+                Some((retry_in, reason)) => ServerActivity::Failed { reason: reason.to_owned(), retry_in },
+                None => ServerActivity::Idle,
+            },
+        }
+    }
+
     const fn gets_tokens(&self) -> bool {
         matches!(self.definition.transport, ServerTransport::Http { auth: Some(_), .. })
     }
 
-    /// Ends the connection and waits for that. The next request opens another.
+    /// Ends the connection and waits for that. The next request opens another at once, also after failures.
     pub(crate) async fn shut_down(&self) {
         // A start that is under way ends with the runtime.
         let Ok(mut state) = tokio::time::timeout(SHORT_PAUSE, self.state.lock()).await else { return };
         state.listing = None;
+        state.backoff = StartBackoff::default();
         let connection = state.connection.take();
         drop(state);
         if let Some(connection) = connection {

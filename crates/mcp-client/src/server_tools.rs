@@ -8,8 +8,11 @@ use std::{
     sync::Arc,
 };
 
+use countersign_core::id::PrincipalId;
+use countersign_runtime::Clock;
+
 use crate::{
-    approvals::{ApprovalError, ApprovedServers, ServerApproval},
+    approvals::{ApprovalError, ApprovalOrigin, ApprovedServers, ServerApproval},
     definition::ServerDefinition,
     error::McpError,
     listing::ServerListing,
@@ -23,6 +26,7 @@ use crate::{
 pub struct ServerTools {
     servers: McpServers,
     data_dir: PathBuf,
+    clock: Clock,
     refused: Arc<RefusedServers>,
 }
 
@@ -54,8 +58,8 @@ pub enum ApproveError {
 
 impl ServerTools {
     /// Takes servers whose approvals are in `data_dir`. Starts none.
-    pub fn new(servers: McpServers, data_dir: PathBuf) -> Self {
-        Self { servers, data_dir, refused: Arc::default() }
+    pub fn new(servers: McpServers, data_dir: PathBuf, clock: Clock) -> Self {
+        Self { servers, data_dir, clock, refused: Arc::default() }
     }
 
     /// Returns the servers.
@@ -119,12 +123,30 @@ impl ServerTools {
     ///
     /// # Errors
     /// [`ApproveError`].
-    pub async fn approve(&self, server: &str, listing: &ServerListing) -> Result<(), ApproveError> {
+    pub async fn approve(
+        &self,
+        server: &str,
+        listing: &ServerListing,
+        origin: &ApprovalOrigin,
+    ) -> Result<(), ApproveError> {
         let definition = self.definition(server).ok_or_else(|| ApproveError::Unknown(server.to_owned()))?;
         if *self.servers.list_tools(server).await? != *listing {
             return Err(ApproveError::Changed(server.to_owned()));
         }
-        Ok(self.open_approvals()?.approve(definition, &listing.tools)?)
+        Ok(self.open_approvals()?.approve(definition, &listing.tools, origin, self.clock.now())?)
+    }
+
+    /// Withdraws the approval of a server. False if it has none.
+    ///
+    /// # Errors
+    /// [`ApprovalError`], with the approvals as they were.
+    pub fn revoke(&self, server: &str, by: &PrincipalId) -> Result<bool, ApprovalError> {
+        self.open_approvals()?.revoke(server, by, self.clock.now())
+    }
+
+    /// Reports that the tools of a server are not as they were approved, as a refused call does.
+    pub fn report_changed(&self, server: &str) {
+        self.refused.add(server);
     }
 
     /// Waits until calls of servers were refused, and returns those servers.

@@ -19,6 +19,7 @@ use crate::{
     open_call::OpenCall,
     options::McpOptions,
     server::ServerHandle,
+    server_activity::ServerActivity,
     tool_call::{CallInput, CallOutcome, call_request},
 };
 
@@ -152,7 +153,12 @@ impl McpServers {
         }
     }
 
-    /// Ends the connection to a server, and its process with it. The next call opens another.
+    /// Returns what a server does now, without starting it; none if no server has this name.
+    pub fn activity(&self, server: &str) -> Option<ServerActivity> {
+        self.servers.get(server).map(|handle| handle.activity())
+    }
+
+    /// Ends the connection to a server, and its process with it. The next call opens another, without a pause for earlier failures.
     pub async fn disconnect(&self, server: &str) {
         if let Ok(handle) = self.server(server) {
             handle.shut_down().await;

@@ -58,6 +58,16 @@ pub fn escape_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Escapes a text in which hidden characters were written out before: those forms stay as they are. The text itself could hold the same
+/// forms, so different texts may become the same.
+pub fn escape_rest(text: &str, lines: LineMode) -> Cow<'_, str> {
+    if !text.contains("\\u{") {
+        return escape(text, lines);
+    }
+    let parts: Vec<Cow<'_, str>> = text.split("\\u{").map(|part| escape(part, lines)).collect();
+    parts.join("\\u{").into()
+}
+
 /// Returns the position of the next character that must be written out.
 fn next_hidden(text: &str, lines: LineMode) -> Option<usize> {
     text.char_indices()
@@ -83,7 +93,7 @@ fn is_hidden(letter: char) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{HIDDEN, LineMode, escape, escape_json, is_hidden};
+    use super::{HIDDEN, LineMode, escape, escape_json, escape_rest, is_hidden};
 
     #[test]
     fn a_json_text_hides_nothing_and_keeps_its_value() {
@@ -154,6 +164,18 @@ mod tests {
                 prop_assert!(!shown.chars().any(|letter| is_hidden(letter) && !kept(letter)));
                 prop_assert_eq!(unescape(&shown), text.clone());
             }
+        }
+    }
+
+    #[test]
+    fn forms_that_were_written_out_before_are_not_written_out_again() {
+        for (text, want) in [
+            ("plain", "plain"),
+            ("a\\u{202e}b", "a\\u{202e}b"),
+            ("a\\u{202e}b\u{202e}\nc", "a\\u{202e}b\\u{202e}\\u{a}c"),
+            ("\u{200b}", "\\u{200b}"),
+        ] {
+            assert_eq!(escape_rest(text, LineMode::One), want);
         }
     }
 }

@@ -11,13 +11,14 @@ pub mod gate_request;
 pub mod gate_row;
 pub mod gate_summary;
 pub mod label;
+pub mod mcp_server_status;
 pub mod principals;
 pub mod protocol;
 pub mod record;
 pub mod shell_quote;
 pub mod time;
 
-pub use escape::{LineMode, escape, escape_json};
+pub use escape::{LineMode, escape, escape_json, escape_rest};
 pub use gate_card::GateCard;
 pub use gate_request::GateRequest;
 pub use gate_row::GateRow;

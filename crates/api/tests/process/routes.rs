@@ -340,3 +340,24 @@ fn json_sent_as_a_form_gets_an_error_with_the_expected_type() {
     assert_eq!(reply.status, 400, "{reply:?}");
     assert!(reply.json()["detail"].as_str().unwrap().contains("send Content-Type: application/json"), "{reply:?}");
 }
+
+#[test]
+fn mcp_servers_are_listed_and_none_is_started() {
+    let servers =
+        "files: { command: no-such-program, args: [\"a b\"] }, off: { url: \"https://mcp.example/x\", enabled: false }";
+    let place = GatewayFixture::with_config_and_rules(&format!("{MORE}\nmcp: {{ servers: {{ {servers} }} }}"), RULES);
+    let gateway = GatewayServer::start(&place);
+    let reader = program(&place, &gateway, "reader", "read");
+    let listed = reader.get_body("/api/v1/mcp-servers");
+    let server = |name: &str, transport: &str, address: &str, state: &str| {
+        json!({
+            "name": name, "transport": transport, "address": address, "approval": "missing", "approved_at": null,
+            "approved_by": null, "state": state, "protocol": null, "problem": null, "tools": [],
+        })
+    };
+    let files = server("files", "stdio", "no-such-program 'a b'", "idle");
+    let off = server("off", "http", "https://mcp.example/x", "disabled");
+    assert_eq!(listed, json!({ "servers": [files, off] }));
+    let caller = program(&place, &gateway, "caller", "call");
+    is_problem(&caller.get("/api/v1/mcp-servers"), 403, "does not have the scope read");
+}

@@ -201,6 +201,7 @@ fn every_page_is_there_and_small_and_what_is_not_is_not_found() {
         "/console/figures",
         "/console/policy",
         "/console/agents",
+        "/console/mcp",
         "/console/try?pattern=look*&action=deny",
         "/console/explain?as=agent:default&tool=turn&arguments=thing%3Dlock",
     ] {

@@ -4,4 +4,5 @@
 
 mod conversations;
 mod gates;
+mod mcp_servers;
 mod rules;

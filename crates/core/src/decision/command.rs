@@ -9,8 +9,10 @@ use crate::{
     gate,
     id::{CallId, Lsn, PeerId, PrincipalId, RunId, SessionId},
     peer,
-    policy::{Grant, GrantId},
-    run, schedule, session, settings, unattended,
+    policy::{Grant, GrantId, ServerChange},
+    run, schedule, session, settings,
+    time::Millis,
+    unattended,
 };
 
 /// Mode of interrupted work after a restart: whether it continues automatically.
@@ -38,6 +40,17 @@ pub enum Command {
         to: Digest,
         /// Description of the change, for people; absent if the file is only read.
         change: Option<Arc<str>>,
+    },
+    /// Records that a person changed the approval of a server of tools, which is kept outside of the log.
+    NoteServerApproval {
+        /// Name of the server.
+        server: String,
+        /// The change.
+        change: ServerChange,
+        /// The person.
+        by: PrincipalId,
+        /// Time of the change.
+        at: Millis,
     },
     /// Puts the rules of a session's host in force there, in place of those of this process. Sent
     /// for a session that does not exist, they make it a hosted session when it is opened. Such a session works while its rules

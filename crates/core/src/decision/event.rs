@@ -58,8 +58,8 @@ impl Fact {
     /// Reports whether a log has to be made for it. Facts that every process records again when it starts do not need a file.
     pub const fn is_worth_a_file(&self) -> bool {
         match &self.event {
-            // The author of a rule change is lost with the process otherwise.
-            Event::Policy(policy::Event::Edited { .. }) => true,
+            // The author of a change is lost with the process otherwise.
+            Event::Policy(policy::Event::Edited { .. } | policy::Event::ServerApproval { .. }) => true,
             // The next process has to know the registered nodes.
             Event::Peer(peer::Event::Registered { .. }) => true,
             Event::Booted | Event::Policy(_) | Event::Peer(_) => false,

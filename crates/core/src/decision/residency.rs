@@ -67,6 +67,7 @@ pub(crate) fn scope_of(command: &Command) -> Option<ResidencyScope> {
         | Command::Recover(_)
         | Command::UseRules(_)
         | Command::EditRules { .. }
+        | Command::NoteServerApproval { .. }
         | Command::Settings(_)
         | Command::Tick
         | Command::Extend

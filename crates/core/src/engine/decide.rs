@@ -84,6 +84,10 @@ pub(super) fn decide_command(
             gate_surfaces::mark_updated(view, gate, &surface, &reference)
         }
         Command::EditRules { by, to, change } => Ok(edit_rules(view, by, to, change)),
+        Command::NoteServerApproval { server, change, by, at } => {
+            let event = Event::Policy(policy::Event::ServerApproval { server, change, by, at });
+            Ok(DecisionResult { facts: vec![Fact::without_content(event, None)], reply: EngineReply::Done })
+        }
         Command::Settings(command) => settings::decide_settings(view, command),
         Command::Unattended(unattended::Command::Declare { session, terms, carried }) => {
             contract::declare_contract(view, &session, *terms, carried, context)

@@ -52,11 +52,33 @@ pub enum Event {
         /// The person who lifted it.
         by: PrincipalId,
     },
+    /// A person changed the approval of a server of tools outside of a gate. The approvals are kept outside of the log, and were
+    /// changed before this was recorded.
+    ServerApproval {
+        /// Name of the server.
+        server: String,
+        /// The change.
+        change: ServerChange,
+        /// The person.
+        by: PrincipalId,
+        /// Time of the change, which may precede the process that records it.
+        at: Millis,
+    },
     /// Denials and grants that had ended by then were removed.
     Tidied {
         /// The instant.
         at: Millis,
     },
+}
+
+/// Change of the approval of a server of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerChange {
+    /// It was approved with the tools that it had.
+    Approved,
+    /// Its approval was withdrawn.
+    Revoked,
 }
 
 /// State of policy from the log.
@@ -97,7 +119,7 @@ impl State {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Compiled { digest } => self.digest = Some(*digest),
-            Event::Edited { .. } => {}
+            Event::Edited { .. } | Event::ServerApproval { .. } => {}
             Event::Granted(grant) => self.grants.add(grant.clone()),
             Event::Revoked { id, by: _ } => self.grants.remove(*id),
             Event::Constrained(constraint) => self.constraints.add(constraint.clone()),
@@ -118,7 +140,7 @@ impl State {
 mod tests {
     use serde_json::json;
 
-    use super::{Event, State};
+    use super::{Event, ServerChange, State};
     use crate::{
         digest::Digest,
         id::{PrincipalId, SessionId},
@@ -150,6 +172,12 @@ mod tests {
         let events = [
             Event::Compiled { digest: subject.digest() },
             Event::Edited { by: ana.clone(), to: Digest::hash_bytes(b"other rules") },
+            Event::ServerApproval {
+                server: "files".to_owned(),
+                change: ServerChange::Revoked,
+                by: ana.clone(),
+                at: Millis(7),
+            },
             Event::Granted(grant(1, GrantCoverage::Exact(subject.digest()))),
             Event::Granted(ending),
             Event::Constrained(denial),

@@ -5,7 +5,7 @@ use countersign_core::{
     engine::Command,
     id::{IdGenerator, PrincipalId, SessionId},
     message::StopReason,
-    policy::{Grant, GrantAuth, GrantCoverage, GrantId, GrantReach},
+    policy::{self, Grant, GrantAuth, GrantCoverage, GrantId, GrantReach},
     run::{self, ModelAnswer},
     session::{self, MessageQueue, Settings, WhenBusy},
     settings,
@@ -70,6 +70,19 @@ fn who_changes_rules_is_recorded_and_a_look_that_finds_nothing_new_is_not() {
     in_every_state("a change of words", edit(Some("+ # why"), same), &[(EVERY, "Done: policy edited")]);
     in_every_state("a look at other rules", edit(None, other), &[(EVERY, "Done: policy edited")]);
     in_every_state("a look at the same", edit(None, same), &[(EVERY, "Idle")]);
+}
+
+#[test]
+fn a_change_of_the_approval_of_a_server_is_recorded() {
+    let note = |stage: &mut EngineFixture| {
+        stage.send_command(Command::NoteServerApproval {
+            server: "files".to_owned(),
+            change: policy::ServerChange::Revoked,
+            by: PrincipalId::new("ana"),
+            at: Millis(7),
+        })
+    };
+    in_every_state("a revocation", note, &[(EVERY, "Done: policy server_approval")]);
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! MCP servers: whether they are approved, can be started, and offer what was approved.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use countersign_config::{Config, McpServerConfig};
 use countersign_mcp_client::{ApprovedServers, ServerDefinition, ToolApproval};
-use countersign_view::{LineMode, escape};
+use countersign_view::{LineMode, escape_rest};
 use futures_util::future::join_all;
 
-use super::{DoctorCheck, gateway_flags};
+use super::DoctorCheck;
 use crate::{
+    config::gateway_flags,
     error_text::chain_text,
-    mcp_servers::{is_approved, with_tools},
+    mcp_servers::{count_tools, is_approved, with_tools},
 };
 
 /// Name of these checks.
@@ -26,21 +27,27 @@ pub(super) fn check_servers(config: &Config, file: Option<&Path>) -> Vec<DoctorC
         Ok(approved) => approved,
         Err(error) => {
             let advice = "restore the file, or delete it and approve the servers again";
-            return vec![DoctorCheck::fix(CHECK, format!("{error}; none is offered"), advice)];
+            return vec![DoctorCheck::fix(CHECK, format!("{error}; agents get no tool of an MCP server"), advice)];
         }
     };
+    let known: BTreeSet<String> = approved.server_names().map(str::to_owned).collect();
     let (approved, others): (Vec<_>, Vec<_>) =
         enabled.into_iter().partition(|server| approved.is_approved(&ServerDefinition::from(*server)));
     let flags = gateway_flags(file, None);
     let mut checks: Vec<DoctorCheck> = others
         .into_iter()
         .map(|server| {
-            let advice = format!("run `countersign mcp-servers approve {}{flags}`, or answer its gate", server.name);
-            DoctorCheck::warn(
-                CHECK,
-                format!("{} is not approved as it is configured, and not offered", server.name),
-                advice,
-            )
+            let name = &server.name;
+            let is_changed = known.contains(name);
+            let what = if is_changed {
+                "its command or address changed since you approved it"
+            } else {
+                "you have not approved it yet"
+            };
+            let advice = format!(
+                "run `countersign mcp-servers approve {name}{flags}`, or start the gateway and allow its pending approval in the console"
+            );
+            DoctorCheck::warn(CHECK, format!("{name} does not start, and agents do not get its tools: {what}"), advice)
         })
         .collect();
     if approved.is_empty() {
@@ -56,18 +63,24 @@ pub(super) fn check_servers(config: &Config, file: Option<&Path>) -> Vec<DoctorC
         Ok(reached) => checks.extend(reached.into_iter().map(|(name, compared)| match compared {
             Err(error) => DoctorCheck::fix(
                 CHECK,
-                escape(&error.to_string(), LineMode::One).into_owned(),
-                format!("see `countersign mcp-servers test {name}{flags}`"),
+                escape_rest(&error.to_string(), LineMode::One).into_owned(),
+                format!("correct mcp.servers.{name}, then run `countersign mcp-servers test {name}{flags}`"),
             ),
-            Ok((listing, approval)) if is_approved(&approval) => {
-                DoctorCheck::ok(CHECK, format!("{name} offers {} tools, all approved", listing.tools.len()))
-            }
+            Ok((listing, approval)) if is_approved(&approval) => DoctorCheck::ok(
+                CHECK,
+                format!("{name} starts and has {}, all approved", count_tools(listing.tools.len())),
+            ),
             Ok((_, approval)) => {
                 let others = approval.tools.iter().filter(|(_, state)| *state != ToolApproval::Approved).count();
                 DoctorCheck::warn(
                     CHECK,
-                    format!("{name} has {others} tools that are new, changed or gone since it was approved"),
-                    format!("run `countersign mcp-servers approve {name}{flags}`"),
+                    format!(
+                        "{name} has {} that you did not approve as they are now: new, changed or gone",
+                        count_tools(others)
+                    ),
+                    format!(
+                        "run `countersign mcp-servers approve {name}{flags}` to see the differences and approve them"
+                    ),
                 )
             }
         })),

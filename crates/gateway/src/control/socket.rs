@@ -30,7 +30,7 @@ use tokio::{
 };
 
 use super::{ControlReply, Request, answer_request};
-use crate::{mcp_changes::apply_changes, mcp_tools::McpTools};
+use crate::{mcp_approvals, mcp_changes::apply_changes, mcp_tools::McpTools};
 
 /// Name of the socket in the data directory.
 pub const FILE: &str = "countersign.sock";
@@ -281,6 +281,9 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
                 mcp_tools.reload();
                 // It may run as it was before it was approved, or not be approved any more.
                 mcp_tools.servers().disconnect(&server).await;
+                if let Err(problem) = mcp_approvals::record_changes(&attach_server.handle, mcp_tools).await {
+                    tracing::error!(problem, "changes of MCP approvals are not recorded yet");
+                }
                 match apply_changes(&attach_server.handle, mcp_tools, Some(&server), by).await {
                     Ok(()) => ControlReply::Ok(json!({ "tools": mcp_tools.offered_names() })),
                     Err(error) => ControlReply::Error(error.to_string()),

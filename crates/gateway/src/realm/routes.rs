@@ -20,7 +20,10 @@ use countersign_policy_admin::{rules_file::RulesFile, tool_inventory::ToolInvent
 use countersign_runtime::{Clock, OwnerHandle, services::ServiceClient};
 use countersign_telegram::HealthProbe;
 
-use crate::metrics::{self, MetricsContext};
+use crate::{
+    mcp_status::GatewayMcpServers,
+    metrics::{self, MetricsContext},
+};
 
 /// Parts of a realm that its routes use.
 pub(super) struct RouteParts {
@@ -36,6 +39,7 @@ pub(super) struct RouteParts {
     pub(super) agents: Arc<AgentGateAdapter>,
     pub(super) peers: Arc<gsv::GsvAdapter>,
     pub(super) mcp: Arc<McpAdapter>,
+    pub(super) mcp_servers: Arc<GatewayMcpServers>,
     pub(super) telegram: Option<HealthProbe>,
     pub(super) url: String,
     pub(super) open_connections: OpenConnections,
@@ -45,7 +49,7 @@ impl RouteParts {
     /// Builds every route that is no WebSocket. `None` if the owner has ended.
     pub(super) async fn into_router(self) -> Option<Router> {
         let Self { handle, clock, config, chats, auth, started_at, tool_inventory, rules_file, .. } = self;
-        let Self { services, agents, peers, mcp, telegram, url, open_connections, .. } = self;
+        let Self { services, agents, peers, mcp, mcp_servers, telegram, url, open_connections, .. } = self;
         let verifying = Arc::new(tokio::sync::Semaphore::new(1));
         let api = ApiContext {
             handle: handle.clone(),
@@ -53,6 +57,7 @@ impl RouteParts {
             auth: Arc::clone(&auth),
             clock: clock.clone(),
             tool_inventory: tool_inventory.clone(),
+            mcp_servers: mcp_servers.clone(),
             verifying: Arc::clone(&verifying),
         };
         let hermes = HermesContext {
@@ -84,6 +89,7 @@ impl RouteParts {
             services,
             agents,
             peers: peers.clone(),
+            mcp_servers,
             telegram,
             address: url,
         };

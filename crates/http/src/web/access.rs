@@ -114,6 +114,9 @@ pub const TABLE: &[RouteEntry] = &[
     ("POST", "/console/revoke/{id}", Person, Acts),
     ("POST", "/console/reload", Person, Acts),
     ("GET", "/console/agents", Person, Tells),
+    ("GET", "/console/mcp", Person, Tells),
+    ("GET", "/console/mcp/{server}", Person, Tells),
+    ("POST", "/console/mcp/{server}", Person, Acts),
     ("GET", "/console/{*rest}", Person, Tells),
     // hermes
     ("GET", "/health", Anybody, Tells),
@@ -230,6 +233,7 @@ pub const TABLE: &[RouteEntry] = &[
     ("GET", "/api/v1/audit/verify", Needs(Read), Tells),
     ("GET", "/api/v1/audit/{lsn}", Needs(Read), Tells),
     ("POST", "/api/v1/policy/explain", Needs(Read), Acts),
+    ("GET", "/api/v1/mcp-servers", Needs(Read), Tells),
     ("GET", "/api/v1/openapi.json", Needs(Read), Tells),
 ];
 

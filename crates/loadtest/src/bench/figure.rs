@@ -43,12 +43,13 @@ pub(crate) enum FigureGroup {
     OmpAndGjc,
     Hermes,
     Gsv,
+    Mcp,
     Scale,
 }
 
 impl FigureGroup {
     /// All groups, in the order of the pages.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Start,
         Self::Record,
         Self::Policy,
@@ -56,6 +57,7 @@ impl FigureGroup {
         Self::OmpAndGjc,
         Self::Hermes,
         Self::Gsv,
+        Self::Mcp,
         Self::Scale,
     ];
 
@@ -69,6 +71,7 @@ impl FigureGroup {
             Self::OmpAndGjc => "omp and gjc",
             Self::Hermes => "hermes",
             Self::Gsv => "gsv",
+            Self::Mcp => "MCP",
             Self::Scale => "Scale of one gateway",
         }
     }
@@ -83,6 +86,7 @@ impl FigureGroup {
             Self::OmpAndGjc => "omp-and-gjc",
             Self::Hermes => "hermes",
             Self::Gsv => "gsv",
+            Self::Mcp => "mcp",
             Self::Scale => "scale",
         }
     }

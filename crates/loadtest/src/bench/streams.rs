@@ -257,8 +257,9 @@ pub(crate) fn time_raw_fan_out(runtime: &Runtime, count: usize, size: usize) -> 
     Ok(took)
 }
 
-/// Runs the yardstick: sends a frame of `size` bytes to every connection, for each line that it reads.
-pub(crate) fn fan_out(size: usize) -> anyhow::Result<ExitCode> {
+/// Runs the yardstick: sends a frame of the size in `arguments` to every connection, for each line that it reads.
+pub(crate) fn fan_out(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    let size: usize = arguments.first().context("how large a frame is")?.parse()?;
     more_descriptors();
     // Read to its end, as the other one is.
     let mut frame = vec![b' '; size.saturating_sub(RAISED.len())];

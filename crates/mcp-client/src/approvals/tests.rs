@@ -5,11 +5,16 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{ApprovalError, ApprovedServers, ServerApproval, ToolApproval};
+use super::{
+    ApprovalChange, ApprovalError, ApprovalNote, ApprovalOrigin, ApprovedServers, ServerApproval, ToolApproval,
+};
 use crate::{
     definition::{ServerDefinition, ServerTransport},
     listing::{ServerListing, ServerTool},
 };
+use countersign_core::{id::PrincipalId, policy::ServerChange, time::Millis};
+
+const AT: Millis = Millis(7);
 
 fn definition(args: &[&str]) -> ServerDefinition {
     let transport = ServerTransport::Stdio {
@@ -41,7 +46,7 @@ fn a_server_is_compared_with_its_approval_across_a_restart() {
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
     let first = approvals.compare(&definition(&[]), &before);
     assert!(first.is_new && !first.definition_changed && usable(&first).is_empty());
-    approvals.approve(&definition(&[]), &before.tools).unwrap();
+    approvals.approve(&definition(&[]), &before.tools, &ApprovalOrigin::Gate, AT).unwrap();
 
     let approvals = ApprovedServers::open(folder.path()).unwrap();
     let now = listing(&[("read", "Reads."), ("list", "Lists everything."), ("write", "Writes.")]);
@@ -71,7 +76,7 @@ fn differences_of_schemas_are_named_by_their_place() {
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
     let tool = |schema: Value| ServerListing::from_entries("files", &[json!({"name": "read", "inputSchema": schema})]);
     let before = tool(json!({"type": "object", "properties": {"path": {"type": "string"}}}));
-    approvals.approve(&definition(&[]), &before.tools).unwrap();
+    approvals.approve(&definition(&[]), &before.tools, &ApprovalOrigin::Gate, AT).unwrap();
     let now = tool(json!({"type": "object", "properties": {"path": {"type": "number"}, "to": {}}, "required": ["to"]}));
     let compared = approvals.compare(&definition(&[]), &now);
     let want = [
@@ -89,12 +94,12 @@ fn one_tool_is_approved_and_a_server_revoked() {
     let tools = listing(&[("read", "Reads."), ("list", "Lists.")]);
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
     assert!(!approvals.approve_tool(&definition(&[]), &tools.tools[0]).unwrap());
-    approvals.approve(&definition(&[]), &tools.tools[..1]).unwrap();
+    approvals.approve(&definition(&[]), &tools.tools[..1], &ApprovalOrigin::Gate, AT).unwrap();
     assert!(approvals.approve_tool(&definition(&[]), &tools.tools[1]).unwrap());
     assert!(!approvals.approve_tool(&definition(&["/"]), &tools.tools[1]).unwrap());
     assert_eq!(usable(&approvals.compare(&definition(&[]), &tools)), ["read", "list"]);
-    assert!(approvals.revoke("files").unwrap());
-    assert!(!approvals.revoke("files").unwrap());
+    assert!(approvals.revoke("files", &PrincipalId::new("ana"), AT).unwrap());
+    assert!(!approvals.revoke("files", &PrincipalId::new("ana"), AT).unwrap());
     assert_eq!(ApprovedServers::open(folder.path()).unwrap().server_names().count(), 0);
 }
 
@@ -102,7 +107,7 @@ fn one_tool_is_approved_and_a_server_revoked() {
 fn no_secret_is_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
-    approvals.approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools).unwrap();
+    approvals.approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools, &ApprovalOrigin::Gate, AT).unwrap();
     let path = folder.path().join("mcp-approvals.json");
     assert!(!fs::read_to_string(&path).unwrap().contains("s3cret-value"));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -139,13 +144,50 @@ fn a_file_that_cannot_be_read_whole_is_an_error() {
 fn a_revoked_server_is_remembered_until_its_standing_approvals_are_gone() {
     let folder = tempfile::tempdir().unwrap();
     let open = || ApprovedServers::open(folder.path()).unwrap();
-    assert!(!open().revoke("files").unwrap() && open().revoked().is_empty());
-    open().approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools).unwrap();
-    assert!(open().revoke("files").unwrap());
+    assert!(!open().revoke("files", &PrincipalId::new("ana"), AT).unwrap() && open().revoked().is_empty());
+    open().approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools, &ApprovalOrigin::Gate, AT).unwrap();
+    assert!(open().revoke("files", &PrincipalId::new("ana"), AT).unwrap());
     // An approval that comes in between does not hide it.
-    open().approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools).unwrap();
+    open().approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools, &ApprovalOrigin::Gate, AT).unwrap();
     let revoked = open().revoked().clone();
     assert_eq!(revoked, ["files".to_owned()].into());
     open().forget_revoked(&revoked).unwrap();
     assert!(open().revoked().is_empty() && open().is_approved(&definition(&[])));
+}
+
+#[test]
+fn changes_by_persons_wait_for_the_record_and_those_of_gates_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = listing(&[("read", "Reads.")]).tools;
+    let ana = PrincipalId::new("local:1000");
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    approvals.approve(&definition(&[]), &tools, &ApprovalOrigin::Gate, AT).unwrap();
+    assert_eq!(approvals.approval_note(&definition(&[])), Some(&ApprovalNote { at: AT, by: None }));
+    assert!(approvals.unrecorded().is_empty());
+    approvals.approve(&definition(&[]), &tools, &ApprovalOrigin::Person(ana.clone()), Millis(8)).unwrap();
+    assert!(
+        approvals.revoke("files", &ana, Millis(9)).unwrap() && !approvals.revoke("files", &ana, Millis(10)).unwrap()
+    );
+
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    let change = |change, at| ApprovalChange { server: "files".to_owned(), change, by: ana.clone(), at: Millis(at) };
+    let (approved, revoked) = (change(ServerChange::Approved, 8), change(ServerChange::Revoked, 9));
+    assert_eq!(approvals.unrecorded(), [approved.clone(), revoked.clone()]);
+    assert_eq!(approvals.approval_note(&definition(&[])), None);
+    approvals.mark_recorded(&approved).unwrap();
+    approvals.mark_recorded(&approved).unwrap();
+    assert_eq!(ApprovedServers::open(folder.path()).unwrap().unrecorded(), [revoked]);
+}
+
+#[test]
+fn a_file_without_authors_is_still_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    approvals.approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools, &ApprovalOrigin::Gate, AT).unwrap();
+    let path = folder.path().join("mcp-approvals.json");
+    let mut file: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    file["servers"]["files"].as_object_mut().unwrap().remove("approved").unwrap();
+    fs::write(&path, file.to_string()).unwrap();
+    let approvals = ApprovedServers::open(folder.path()).unwrap();
+    assert!(approvals.is_approved(&definition(&[])) && approvals.approval_note(&definition(&[])).is_none());
 }

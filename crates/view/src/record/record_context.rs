@@ -178,7 +178,7 @@ impl RecordContext {
                 });
                 RecordSubject::default()
             }
-            Event::Policy(policy::Event::Edited { by, .. }) => {
+            Event::Policy(policy::Event::Edited { by, .. } | policy::Event::ServerApproval { by, .. }) => {
                 RecordSubject { by: Some(by.as_str().into()), ..RecordSubject::default() }
             }
             Event::Settings(event) => {

@@ -19,7 +19,7 @@ use super::{
     channels, contract, jobs,
     record_context::{RecordContext, RecordSubject, plain_reason},
 };
-use crate::{LineMode, escape};
+use crate::{LineMode, escape, time::format_iso};
 
 /// Formats records in their order. It remembers the subjects of calls and gates, since only their first record has them.
 #[derive(Debug, Default)]
@@ -342,6 +342,13 @@ fn policy_text(event: &policy::Event, content: Option<&str>, people: &IdentityMa
             format!("denial by {} in force: the same call stays denied{where_to}", name(&constraint.by))
         }
         policy::Event::Lifted { by, .. } => format!("denial lifted by {}", name(by)),
+        policy::Event::ServerApproval { server, change, by, at } => {
+            let action = match change {
+                policy::ServerChange::Approved => "approved",
+                policy::ServerChange::Revoked => "revoked the approval of",
+            };
+            format!("{} {action} MCP server {server} at {}", name(by), format_iso(*at))
+        }
         policy::Event::Tidied { .. } => "expired grants and denials removed".to_owned(),
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     error::McpError,
     options::McpLimits,
     scripted_server::{ScriptedServer, Step, answer, text_result},
+    server_activity::ServerActivity,
     tool_call::CallOutcome,
 };
 
@@ -139,4 +140,45 @@ async fn a_server_that_answers_nothing_ends_at_the_limit_of_a_start() {
     let reason = "no answer to the handshake within 60 s".to_owned();
     let want = McpError::Start { server: "box".to_owned(), reason };
     assert_eq!(server.servers().list_tools("box").await, Err(want));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_activity_of_a_server_is_seen_without_starting_it() {
+    let server = calling(|_| vec![Step::End]);
+    let servers = server.servers();
+    assert_eq!(servers.activity("box"), Some(ServerActivity::Idle));
+    assert_eq!((servers.activity("other"), server.starts()), (None, 0));
+    let listing = servers.list_tools("box").await.unwrap();
+    let connected = ServerActivity::Connected {
+        protocol: "2025-06-18".to_owned(),
+        program: Some("scripted 1".to_owned()),
+        since: Duration::ZERO,
+        listing: Some(listing),
+    };
+    assert_eq!(servers.activity("box"), Some(connected));
+    for _ in 0..3 {
+        call(&servers).await;
+    }
+    let failed = |retry_in| ServerActivity::Failed { reason: "it closed its output".to_owned(), retry_in };
+    assert_eq!(servers.activity("box"), Some(failed(Duration::ZERO)), "nobody needed it since");
+    call(&servers).await;
+    assert!(matches!(servers.activity("box"), Some(ServerActivity::Failed { retry_in, .. }) if !retry_in.is_zero()));
+    // A person who ends it need not wait for its pause.
+    servers.disconnect("box").await;
+    assert_eq!(servers.activity("box"), Some(ServerActivity::Idle));
+    assert!(servers.list_tools("box").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_starts_is_busy() {
+    let server = ScriptedServer::new(|_| Vec::new());
+    let servers = server.servers();
+    let listing = servers.list_tools("box");
+    tokio::pin!(listing);
+    tokio::select! {
+        biased;
+        _ = &mut listing => panic!("it answers nothing"),
+        () = tokio::task::yield_now() => {}
+    }
+    assert_eq!(servers.activity("box"), Some(ServerActivity::Busy));
 }
