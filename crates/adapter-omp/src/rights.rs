@@ -170,7 +170,10 @@ mod tests {
             let flags = flags::parse(flags.iter().map(|flag| (*flag).to_owned())).unwrap();
             let mut settings = AgentSettings::default();
             settings.restrictions.withheld = [withheld.to_owned()].into();
-            allowed_tools(&flags, &settings, &ToolRegistry::standard(), &|line: &str| panic!("{line}")).unwrap();
+            allowed_tools(&flags, &settings, &ToolRegistry::standard(), &|line: &str| {
+                assert!(line.is_empty(), "{line}")
+            })
+            .unwrap();
             assert_eq!(is_tool_left(&flags, &settings, "mcp__files__read"), want, "{flags:?} {withheld}");
         }
     }

@@ -128,7 +128,7 @@ impl ProviderRequest {
     /// Returns the names of the tools that are offered to the model.
     pub fn tool_names(&self) -> Vec<&str> {
         let tools = self.body["tools"].as_array().into_iter().flatten();
-        tools.filter_map(|tool| tool["function"]["name"].as_str().or(tool["name"].as_str())).collect()
+        tools.filter_map(|tool| tool["function"]["name"].as_str().or_else(|| tool["name"].as_str())).collect()
     }
 
     /// Returns the text of all messages.

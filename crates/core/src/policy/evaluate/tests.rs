@@ -576,9 +576,11 @@ fn the_digest_depends_on_rules_and_not_on_their_files() {
 fn a_contract_covers_tools_of_servers_only_if_it_says_so() {
     let call = subject("mcp__files__read", json!({"path": "a"}));
     let of_host = PolicySubject { classes: [Class::HostToolInvoke].into(), ..call.clone() };
-    let scopes = BTreeSet::from([ContractScope::HostTools]);
-    let classes = BTreeSet::from([Class::HostToolInvoke, Class::BashReadonly, Class::FileWrite]);
-    let narrow = Contract { scopes, classes, ..Contract::default() };
+    let narrow = Contract {
+        scopes: [ContractScope::HostTools].into(),
+        classes: [Class::HostToolInvoke, Class::BashReadonly, Class::FileWrite].into(),
+        ..Contract::default()
+    };
     let named = Contract { tools: Some(["mcp__files__read".to_owned()].into()), ..narrow.clone() };
     for (case, contract, subject, want) in [
         ("classes", narrow.clone(), &call, "deny"),
