@@ -171,7 +171,7 @@ mod tests {
             let mut settings = AgentSettings::default();
             settings.restrictions.withheld = [withheld.to_owned()].into();
             allowed_tools(&flags, &settings, &ToolRegistry::standard(), &|line: &str| {
-                assert!(line.is_empty(), "{line}")
+                assert!(line.is_empty(), "{line}");
             })
             .unwrap();
             assert_eq!(is_tool_left(&flags, &settings, "mcp__files__read"), want, "{flags:?} {withheld}");
