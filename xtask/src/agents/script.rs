@@ -58,7 +58,7 @@ impl ModelScript {
         if calls >= self.calls {
             return ScriptStep::Reply(ModelReply::Text("finished".to_owned()));
         }
-        let call = |kind, tool, arguments| {
+        let call = |kind: &str, tool, arguments| {
             // Programs drop a call whose id they have seen.
             let id = format!("{kind}_{}_{calls}", id.0);
             ModelReply::Call(ModelCall { id, tool, arguments })
