@@ -107,7 +107,7 @@ pub(crate) fn measure_allowed(binary: &Path) -> anyhow::Result<AllowedFigures> {
 }
 
 /// Returns the milliseconds of each of a round's turns.
-fn time_turns(mut turn: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
+pub(super) fn time_turns(mut turn: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
     let timed = || {
         let begun = Instant::now();
         turn()?;

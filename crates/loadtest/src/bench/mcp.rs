@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{
     FigureSuite,
+    agent_gate::time_turns,
     figure::{BenchFigure, FigureGroup, FigureUnit, GrowthCurve, median},
     lazy_measurement, to_millis,
 };
@@ -21,9 +22,8 @@ use crate::fixture::{
     socket::{TOKEN, TextSocket, tool_request},
 };
 
-/// Rounds of calls, and the calls of a round. The first round warms up.
+/// Rounds of calls. The first one warms up.
 const ROUNDS: usize = 5;
-const CALLS: usize = 300;
 /// Number of servers, in figures of many tools.
 const SERVERS: usize = 20;
 /// Numbers of tools of all servers together.
@@ -138,16 +138,6 @@ fn measure_calls(binary: &Path) -> anyhow::Result<CallFigures> {
         of_host: median(of_host).context(nothing)?,
         of_agent: median(of_agent).context(nothing)?,
     })
-}
-
-/// Returns the milliseconds of each of a round's turns.
-fn time_turns(mut turn: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
-    let timed = || {
-        let begun = Instant::now();
-        turn()?;
-        Ok(to_millis(begun.elapsed()))
-    };
-    std::iter::repeat_with(timed).take(CALLS).collect()
 }
 
 /// Returns each number of tools with the time of their list.
