@@ -77,7 +77,11 @@ pub(super) fn check_section(root: &YamlField<'_>) -> Result<Vec<String>, LoadErr
             return Err(member.type_error("a value").into());
         } else if let Some(meant) = misspelt_key(key) {
             return Err(refused_key(&member, &format!("unknown setting; did you mean {meant}?")));
-        } else if KEYS[0].1.contains(&key) && !OUTSIDE.contains(&key) && setting_names::setting_claim(key).is_none() {
+        } else if KEYS[0].1.contains(&key)
+            && !OUTSIDE.contains(&key)
+            && !is_section_of_original(key, &member)
+            && setting_names::setting_claim(key).is_none()
+        {
             let (file, line) = (member.file().display(), member.line());
             notices.push(format!("{file}:{line}: {key} was ignored; did you mean {NAME}.{key}?"));
         }
@@ -100,6 +104,11 @@ pub(super) fn notices_elsewhere(root: &YamlField<'_>, owner: FileOwner) -> Vec<S
         format!("{file}:{line}: {key} was ignored: it is read from the user's own config.yml only, not from {whose}")
     });
     ours.collect()
+}
+
+/// Reports whether a key that is a setting here is a section of the originals.
+fn is_section_of_original(key: &str, member: &YamlField<'_>) -> bool {
+    key == "mcp" && member.members().is_ok_and(|members| !members.is_empty())
 }
 
 fn check_keys(place: &YamlField<'_>) -> Result<(), LoadError> {
@@ -261,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_not_there_is_refused() {
-        let all = "approval_timeout, clarify_timeout, retry_ask_after, host_timeout, bash_timeout, gates, sandbox, attach, data";
+        let all = "approval_timeout, clarify_timeout, retry_ask_after, host_timeout, bash_timeout, gates, sandbox, attach, data, mcp";
         let section = "did you mean countersign?";
         for (text, key, hint) in [
             ("countersign: { sanbox: strict }", "countersign.sanbox", "did you mean countersign.sandbox?"),

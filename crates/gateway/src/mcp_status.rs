@@ -99,7 +99,7 @@ impl GatewayMcpServers {
         }
         let (_, approval) = self.tools.compare(server).await.map_err(|error| error.to_string())?;
         if !is_unchanged(&approval) {
-            self.tools.report_changed(server);
+            self.tools.approvals().report_changed(server);
         }
         Ok(())
     }

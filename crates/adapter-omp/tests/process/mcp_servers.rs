@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use countersign_testkit::process::{
@@ -63,9 +64,12 @@ fn start_approved(place: &HostFixture) -> RpcHost {
 
 /// Has the model call a tool. Returns its result.
 fn call(host: &mut RpcHost, place: &HostFixture, tool: &str, arguments: Value) -> String {
-    place.provider.script_replies([ProviderReply::new(vec![call_part("k", tool, &arguments)]), text_reply("done")]);
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    // The conversation holds the results of earlier calls too.
+    let id = format!("k{}", CALLS.fetch_add(1, Ordering::Relaxed));
+    place.provider.script_replies([ProviderReply::new(vec![call_part(&id, tool, &arguments)]), text_reply("done")]);
     host.run_turn("go");
-    place.provider.last_request().call_result("k").unwrap()
+    place.provider.last_request().call_result(&id).unwrap()
 }
 
 #[test]
@@ -186,7 +190,8 @@ fn rules_hold_for_calls_of_servers_and_for_reading_them() {
     let place = HostFixture::new();
     define(&place.agent, "mcp.json", json!({ "cwd": "." }));
     place.write_rules(
-        "rules:
+        "defaults: [ { pattern: \"*\", action: allow } ]
+rules:
   - { pattern: \"mcp__notes__read*\", action: deny }
   - { pattern: \"mcp_read_resource(notes, note://picture)\", action: deny }
   - { tool: mcp__notes__add_note, args: { text: \"secret*\" }, action: ask }

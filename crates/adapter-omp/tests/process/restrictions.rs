@@ -151,6 +151,7 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedE
         ("countersign.sandbox", "countersign: { sanbox: {} }", &[], Refused("did you mean countersign.sandbox?")),
         ("countersign.sandbox", "countersign:\n  sandbox:\n", &[], Refused("expected a value")),
         ("countersign.sandbox", "", &[], Elsewhere("sandbox::")),
+        ("enabled: false", "", &[], Elsewhere("mcp_servers::settings_and_flags_switch_servers_off")),
         (
             "disabledTools",
             "disabledTools: [bash]",

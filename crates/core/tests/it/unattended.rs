@@ -29,6 +29,7 @@ fn terms() -> ContractTerms {
             commands: [ContractScope::Prompt].into(),
             classes: [Class::FileWrite].into(),
             tools: None,
+            servers: false,
         },
         ..ContractTerms::default()
     }

@@ -65,6 +65,7 @@ fn path_context() -> PathContext {
         door: None,
         realm: None,
         approval: crate::policy::ApprovalMode::default(),
+        always_asked: Vec::new(),
     }
 }
 
