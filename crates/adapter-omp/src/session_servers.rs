@@ -135,7 +135,8 @@ impl SessionServers {
         let session = session.rsplit_once('#').map_or(session, |(session, _)| session);
         let requester = self.requester(SessionId::new(session));
         let server = content.arguments.get("server").and_then(Value::as_str).unwrap_or_default();
-        let scope = self.scopes.iter().find(|scope| scope.definition(server).is_some()).or(self.scopes.first())?;
+        let scope =
+            self.scopes.iter().find(|scope| scope.definition(server).is_some()).or_else(|| self.scopes.first())?;
         let outcome = mcp_client::carry_out(&requester, scope, content).await?;
         if let ServiceOutcome::Failed(problem) | ServiceOutcome::NotBegun(problem) = &outcome {
             // If there are more than a host reads, the log has the others.

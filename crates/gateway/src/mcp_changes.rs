@@ -1,6 +1,6 @@
 //! Consequences of changed approvals of MCP servers: gates that are decided elsewhere, and standing approvals of revoked tools.
 //!
-//! It must not approve a server: that happened at a terminal, before the file of approvals was read again.
+//! It must not approve a server: that happened before, in the file of approvals.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,12 @@ use countersign_mcp_client::ApprovalError;
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle};
 
 use crate::{
-    mcp_approvals::{ApprovalRequest, pending_requests},
+    mcp_approvals::{ApprovalRequest, pending_requests, record_changes},
     mcp_tools::McpTools,
 };
+
+/// Principal of what the gateway does by itself.
+const GATEWAY: &str = "gateway";
 
 /// Reason that a change of the approvals has not taken effect everywhere.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +62,25 @@ pub(crate) async fn apply_changes(
         tools.forget_revoked(&revoked)?;
     }
     Ok(())
+}
+
+/// Records the changes of approvals that persons made without this process, and brings them into force. A file that cannot be read changes
+/// nothing.
+///
+/// # Errors
+/// [`OwnerError`] if the record takes nothing.
+pub(crate) async fn apply_outside_changes(handle: &OwnerHandle, tools: &McpTools) -> Result<(), OwnerError> {
+    if let Err(problem) = record_changes(handle, tools).await {
+        tracing::error!(problem, "changes of MCP approvals are not recorded yet");
+    }
+    match apply_changes(handle, tools, None, &PrincipalId::new(GATEWAY)).await {
+        Ok(()) => Ok(()),
+        Err(ChangeError::Owner(error)) => Err(error),
+        Err(ChangeError::File(error)) => {
+            tracing::error!("{error}; standing approvals of MCP tools stay as they are");
+            Ok(())
+        }
+    }
 }
 
 async fn close_decided_gates(

@@ -121,7 +121,7 @@ impl QuestionContext {
         };
         let answer = match end {
             CallEnd::Done { error: false } => self.read_answer(&asked, &content).await?,
-            _ => unanswered(if content.is_empty() { "the question was not asked" } else { &*content }),
+            _ => unanswered(if content.is_empty() { "the question was not asked" } else { &content }),
         };
         let received = call::Command::Received { session: asked.session, calls: vec![call] };
         self.requests.send_command(Command::Call(received)).await?;

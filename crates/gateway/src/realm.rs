@@ -50,7 +50,7 @@ use crate::{
     checkup,
     control::{ControlSocket, SocketParts},
     mcp_approvals,
-    mcp_changes::{ChangeError, apply_changes},
+    mcp_changes::apply_outside_changes,
     mcp_questions::{self, ServerQuestions},
     mcp_status::GatewayMcpServers,
     mcp_tools::{self, McpTools},
@@ -65,8 +65,6 @@ use crate::{
 
 /// Time after which an idle session leaves memory.
 const IDLE: Duration = Duration::from_secs(600);
-/// Principal of what the gateway does by itself.
-const GATEWAY: &str = "gateway";
 /// Longest wait for connections at the close of the gateway.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -194,10 +192,7 @@ impl GatewayRealm {
             open_connections: open_connections.clone(),
         };
         let control = ControlSocket::open(owned, socket_parts, users).map_err(in_folder)?;
-        if let Err(problem) = mcp_approvals::record_changes(&handle, &mcp_tools).await {
-            tracing::error!(problem, "changes of MCP approvals are not recorded yet");
-        }
-        apply_mcp_changes(&handle, &mcp_tools).await?;
+        apply_outside_changes(&handle, &mcp_tools).await?;
         mcp_approvals::request_approvals(&handle, &mcp_tools, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {
@@ -366,7 +361,7 @@ impl GatewayRealm {
     /// in force.
     pub async fn reload(&self) {
         self.mcp_tools.reload();
-        if let Err(error) = apply_mcp_changes(&self.handle, &self.mcp_tools).await {
+        if let Err(error) = apply_outside_changes(&self.handle, &self.mcp_tools).await {
             (self.notice)(&format!("the approvals of MCP servers were not applied: {error}"));
         }
         match self.rules_file.reload(None).await {
@@ -455,18 +450,6 @@ fn log_views() -> Vec<Arc<dyn LogView>> {
         Arc::new(gsv::StartedCallsView),
         Arc::new(gsv::JobRunsView),
     ]
-}
-
-/// Brings approvals of MCP servers into force that were changed without this process. A file that cannot be read changes nothing.
-async fn apply_mcp_changes(handle: &OwnerHandle, tools: &McpTools) -> Result<(), OwnerError> {
-    match apply_changes(handle, tools, None, &PrincipalId::new(GATEWAY)).await {
-        Ok(()) => Ok(()),
-        Err(ChangeError::Owner(error)) => Err(error),
-        Err(ChangeError::File(error)) => {
-            tracing::error!("{error}; standing approvals of MCP tools stay as they are");
-            Ok(())
-        }
-    }
 }
 
 /// Withdraws every pending gate, as the settings say.

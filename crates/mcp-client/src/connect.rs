@@ -23,6 +23,7 @@ use crate::{
     http_transport::{GuardedHttp, fetch_token},
     options::McpOptions,
     pipe_transport::{PipeTransport, ServerProcess, log_errors},
+    secret_texts::SecretTexts,
 };
 
 /// Replacement of a secret of a definition in texts.
@@ -137,8 +138,8 @@ fn other_homes(options: &McpOptions, home: &Path) -> Result<Vec<PathBuf>, String
 
 fn new_monitor<'a>(options: &McpOptions, hidden: impl IntoIterator<Item = &'a SecretString>) -> Arc<ConnectionMonitor> {
     let hidden = hidden.into_iter().map(|value| value.expose_secret()).filter(|value| value.len() >= SHORTEST);
-    let monitor = ConnectionMonitor::new(options.limits, Redactor::for_secrets(hidden, HIDDEN));
-    Arc::new(monitor.with_secrets(options.secrets.clone()))
+    let secrets = SecretTexts::new(Redactor::for_secrets(hidden, HIDDEN), options.secrets.clone());
+    Arc::new(ConnectionMonitor::new(options.limits, secrets))
 }
 
 fn fill_values(

@@ -13,7 +13,6 @@ use std::{
     time::Duration,
 };
 
-use countersign_runtime::tools::{GatewaySecrets, secrets::Redactor};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, NumberOrString, ProgressToken, ServerJsonRpcMessage,
     ServerNotification,
@@ -21,7 +20,7 @@ use rmcp::model::{
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{open_call::OpenCall, options::McpLimits, text::printable_excerpt};
+use crate::{open_call::OpenCall, options::McpLimits, secret_texts::SecretTexts, text::printable_excerpt};
 
 /// Span in which the messages of a server are counted.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -77,9 +76,7 @@ pub(crate) enum Admission {
 /// Watch over one connection.
 pub(crate) struct ConnectionMonitor {
     limits: McpLimits,
-    redactor: Redactor,
-    /// Secrets that arguments of calls may hold.
-    secrets: GatewaySecrets,
+    secrets: Arc<SecretTexts>,
     state: Mutex<MonitorState>,
     closed: CancellationToken,
     tools_changed: AtomicBool,
@@ -104,22 +101,16 @@ struct MonitorState {
 }
 
 impl ConnectionMonitor {
-    /// Creates the watch over a new connection. `redactor` hides the secrets of the definition in all texts.
-    pub(crate) fn new(limits: McpLimits, redactor: Redactor) -> Self {
+    /// Creates the watch over a new connection. `secrets` are hidden in all texts of the server, which may repeat what it got.
+    pub(crate) fn new(limits: McpLimits, secrets: SecretTexts) -> Self {
         Self {
             limits,
-            redactor,
-            secrets: GatewaySecrets::default(),
+            secrets: Arc::new(secrets),
             state: Mutex::default(),
             closed: CancellationToken::new(),
             tools_changed: AtomicBool::new(false),
             calls: watch::Sender::default(),
         }
-    }
-
-    /// Hides these secrets too: a server may repeat what it got.
-    pub(crate) fn with_secrets(self, secrets: GatewaySecrets) -> Self {
-        Self { secrets, ..self }
     }
 
     pub(crate) const fn limits(&self) -> &McpLimits {
@@ -133,15 +124,12 @@ impl ConnectionMonitor {
 
     /// Returns `text` without secrets.
     pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.secrets.redactor().redact_text(text) {
-            Cow::Borrowed(text) => self.redactor.redact_text(text),
-            Cow::Owned(text) => Cow::Owned(self.redactor.redact_text(&text).into_owned()),
-        }
+        self.secrets.redact(text)
     }
 
     /// Notes that the server works on a call, until the guard is dropped.
     pub(crate) fn watch_call(self: &Arc<Self>, call: &Arc<OpenCall>) -> CallGuard {
-        call.begin(self);
+        call.begin(&self.secrets);
         self.calls.send_modify(|calls| calls.push(Arc::clone(call)));
         CallGuard { monitor: Arc::clone(self), call: Arc::clone(call) }
     }

@@ -98,7 +98,7 @@ impl Elicitation<'_> {
         let (asker, message) = self.introduction(message)?;
         let fields = form_fields(schema, |text, limit| {
             let call = self.calls.first();
-            single_line(&call.map_or(text.into(), |call| call.redact(text)), limit)
+            single_line(&call.map_or_else(|| text.into(), |call| call.redact(text)), limit)
         })?;
         if fields.is_empty() {
             let mut result = self.ask_action(format!("{asker} asks:\n{message}")).await;

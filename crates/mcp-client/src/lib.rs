@@ -30,6 +30,7 @@ mod resources;
 mod schema_check;
 #[cfg(test)]
 mod scripted_server;
+mod secret_texts;
 mod send_error;
 mod server;
 mod server_activity;

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
-use crate::{connection_monitor::ConnectionMonitor, text::printable_excerpt};
+use crate::{secret_texts::SecretTexts, text::printable_excerpt};
 
 /// A tool call that a server works on.
 pub(crate) struct OpenCall {
@@ -28,8 +28,8 @@ pub(crate) struct OpenCall {
     clock: Mutex<CallClock>,
     /// Number of pauses that are under way.
     pauses: watch::Sender<u32>,
-    /// Watch over the connection that carries it, whose secrets are hidden in texts.
-    monitor: OnceLock<Arc<ConnectionMonitor>>,
+    /// Secrets of the server that works on it, which are hidden in its texts.
+    secrets: OnceLock<Arc<SecretTexts>>,
 }
 
 /// Time of a call.
@@ -57,14 +57,14 @@ impl OpenCall {
             questions_left: AtomicU32::new(questions),
             clock: Mutex::default(),
             pauses: watch::Sender::new(0),
-            monitor: OnceLock::new(),
+            secrets: OnceLock::new(),
         }
     }
 
-    /// Notes that it is sent over a connection. Of several requests of the call the first one begins its time.
-    pub(crate) fn begin(&self, monitor: &Arc<ConnectionMonitor>) {
+    /// Notes that it is sent to a server with these secrets. Of several requests of the call the first one begins its time.
+    pub(crate) fn begin(&self, secrets: &Arc<SecretTexts>) {
         self.lock().begun.get_or_insert_with(Instant::now);
-        self.monitor.get_or_init(|| Arc::clone(monitor));
+        self.secrets.get_or_init(|| Arc::clone(secrets));
     }
 
     /// Waits for the end of its time.
@@ -107,7 +107,7 @@ impl OpenCall {
 
     /// Returns a text of the server without secrets.
     pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.monitor.get().map_or(Cow::Borrowed(text), |monitor| monitor.redact(text))
+        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.redact(text))
     }
 
     fn time_left(&self) -> Duration {
@@ -141,16 +141,16 @@ impl Drop for CallPause<'_> {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
-    use countersign_runtime::tools::secrets::Redactor;
+    use countersign_runtime::tools::{GatewaySecrets, secrets::Redactor};
     use tokio::time::{Instant, sleep};
 
     use super::OpenCall;
-    use crate::{connection_monitor::ConnectionMonitor, options::McpLimits};
+    use crate::secret_texts::SecretTexts;
 
     fn call(limit: u64) -> Arc<OpenCall> {
         let call = OpenCall::new("box", "open", "", Duration::from_secs(limit), 1);
         let hidden = Redactor::for_secrets(std::iter::empty::<&str>(), "[hidden]");
-        call.begin(&Arc::new(ConnectionMonitor::new(McpLimits::default(), hidden)));
+        call.begin(&Arc::new(SecretTexts::new(hidden, GatewaySecrets::default())));
         Arc::new(call)
     }
 

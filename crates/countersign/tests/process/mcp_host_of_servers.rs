@@ -65,8 +65,8 @@ fn request(method: &str, mut params: Value) -> String {
 
 /// Returns the message of a reply: JSON, or the last event of a stream.
 fn message(reply: &HttpClientReply) -> Value {
-    let events = reply.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-    let last = events.filter(|data| data.contains("jsonrpc")).next_back();
+    let mut events = reply.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    let last = events.rfind(|data| data.contains("jsonrpc"));
     serde_json::from_str(last.unwrap_or(&reply.body)).unwrap_or_else(|_| panic!("no message: {reply:?}"))
 }
 

@@ -41,7 +41,7 @@ fn answer(place: &GatewayFixture, gate: &str, words: &str) {
 
 /// Returns what the server heard, from the result of its call.
 fn heard(reply: &Value) -> Value {
-    let data = reply.get("data").unwrap_or(&reply["result"]["data"]);
+    let data = reply.get("data").unwrap_or_else(|| &reply["result"]["data"]);
     let text = data["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {reply}"));
     serde_json::from_str(text).unwrap()
 }

@@ -3,16 +3,19 @@ use std::{
     time::Duration,
 };
 
-use countersign_runtime::tools::secrets::Redactor;
+use countersign_runtime::tools::{GatewaySecrets, secrets::Redactor};
 use rmcp::model::{ClientJsonRpcMessage, NumberOrString, ProgressToken, ServerJsonRpcMessage};
 use serde_json::{Value, json};
 
 use super::{Admission, ConnectionMonitor, ProgressSink, ToolProgress};
-use crate::options::McpLimits;
+use crate::{options::McpLimits, secret_texts::SecretTexts};
 
 fn monitor() -> Arc<ConnectionMonitor> {
     let limits = McpLimits { messages_per_second: 3, noise_lines: 1, ..McpLimits::default() };
-    Arc::new(ConnectionMonitor::new(limits, Redactor::for_secrets(["s3cret-value"], "[hidden]")))
+    Arc::new(ConnectionMonitor::new(
+        limits,
+        SecretTexts::new(Redactor::for_secrets(["s3cret-value"], "[hidden]"), GatewaySecrets::default()),
+    ))
 }
 
 fn request(id: i64) -> ClientJsonRpcMessage {

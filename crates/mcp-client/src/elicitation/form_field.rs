@@ -213,7 +213,7 @@ impl FieldParts {
                 kind: FieldKind::Text {
                     least: min_length.unwrap_or(0),
                     most: max_length.unwrap_or(u32::MAX),
-                    format: format.clone(),
+                    format: *format,
                 },
                 choices: Vec::new(),
                 default: default.clone().filter(|default| !default.is_empty()).map(Value::from),
