@@ -83,8 +83,9 @@ impl GatewayMcpServers {
         }
         self.tools.servers().disconnect(server).await;
         let recorded = mcp_approvals::record_changes(&self.handle, &self.tools).await;
-        recorded.map_err(|error| format!("revoked, and not recorded yet: {error}"))?;
+        // Also if the record of the withdrawal is still to come.
         let applied = apply_changes(&self.handle, &self.tools, Some(server), by).await;
+        recorded.map_err(|error| format!("revoked, and not recorded yet: {error}"))?;
         applied.map_err(|error| format!("revoked; standing approvals of its tools are not revoked yet: {error}"))
     }
 

@@ -42,7 +42,7 @@ pub enum ValueBinding {
     /// None: the operator may change them, for example a token.
     #[default]
     Free,
-    /// Another value is another server: somebody who is not trusted chose them.
+    /// A definition with other values needs another approval, for example of a server that a repository brings.
     Bound,
 }
 

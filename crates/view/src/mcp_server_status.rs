@@ -26,7 +26,7 @@ pub trait McpServerStatus: Send + Sync {
     /// Withdraws the approval of a server: its tools are offered no longer, and it ends.
     ///
     /// # Errors
-    /// The reason, for people. If it begins with `revoked`, only the record of it is still to come.
+    /// The reason, for people. If it begins with `revoked`, the approval is withdrawn, and the next start of the gateway does the rest.
     fn revoke_server(self: Arc<Self>, server: String, by: PrincipalId) -> BoxFuture<'static, Result<(), String>>;
 
     /// Requests the approval of a server that is not approved, as a start of the gateway does. A gate that is pending or was
