@@ -39,14 +39,17 @@ use super::{
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Chooses the dialect of a host: this one for hosts of gjc, omp's own for those of omp.
-pub fn configured_dialect(flags: &AdapterFlags, environment: &ProcessEnvironment) -> ConfiguredDialect {
-    match flags.product {
+///
+/// # Errors
+/// The variable for old clients that has an unknown value, with the accepted one.
+pub fn configured_dialect(flags: &AdapterFlags, environment: &ProcessEnvironment) -> Result<ConfiguredDialect, String> {
+    Ok(match flags.product {
         AgentProduct::Omp => ConfiguredDialect {
             options: DialectOptions::default(),
             dialect: ActiveDialect::new(&ContractedDialect, ()),
         },
         AgentProduct::Gjc => {
-            let (host, surface) = (host_options(flags, environment), client_surface(flags));
+            let (host, surface) = (host_options(flags, environment)?, client_surface(flags));
             let (workflow, writer) = (GateDisplay::new(host), EnvelopeWriter::default().with_reasons(host.reasons));
             let state = DialectState { workflow, writer, surface, ..DialectState::default() };
             ConfiguredDialect {
@@ -54,7 +57,7 @@ pub fn configured_dialect(flags: &AdapterFlags, environment: &ProcessEnvironment
                 dialect: ActiveDialect::new(&GjcDialect, state),
             }
         }
-    }
+    })
 }
 
 fn client_surface(flags: &AdapterFlags) -> ClientSurface {
@@ -90,14 +93,18 @@ fn dialect_options(flags: &AdapterFlags, environment: &ProcessEnvironment, surfa
 }
 
 /// Reads the host's options from its flags and its environment.
-fn host_options(flags: &AdapterFlags, environment: &ProcessEnvironment) -> HostOptions {
-    let leaves_out = |name: &str| environment.get(name).is_some_and(|value| value.trim() == "none");
-    HostOptions {
+fn host_options(flags: &AdapterFlags, environment: &ProcessEnvironment) -> Result<HostOptions, String> {
+    let leaves_out = |name: &str| match environment.value(name).map(str::trim) {
+        None => Ok(false),
+        Some("none") => Ok(true),
+        Some(other) => Err(format!("{name} is {other:?}: expected none, or no such variable")),
+    };
+    Ok(HostOptions {
         dialogs: flags.shows_dialogs(),
-        options: if leaves_out("GJC_RPC_GATE_OPTIONS") { GateOptions::None } else { GateOptions::Objects },
-        reasons: if leaves_out("GJC_RPC_STOP_REASONS") { StopReasons::None } else { StopReasons::Named },
+        options: if leaves_out("GJC_RPC_GATE_OPTIONS")? { GateOptions::None } else { GateOptions::Objects },
+        reasons: if leaves_out("GJC_RPC_STOP_REASONS")? { StopReasons::None } else { StopReasons::Named },
         stage: flags.stage,
-    }
+    })
 }
 
 /// Reports whether the value of a variable means yes.
@@ -268,7 +275,9 @@ impl DialectExtension for ContractedDialect {
 
 #[cfg(test)]
 mod tests {
-    use super::{AdapterFlags, AgentProduct, ProcessEnvironment, configured_dialect};
+    use super::{
+        AdapterFlags, AgentProduct, GateOptions, ProcessEnvironment, StopReasons, configured_dialect, host_options,
+    };
 
     #[test]
     fn what_a_host_reads_its_session_by_follows_from_its_flags() {
@@ -280,7 +289,7 @@ mod tests {
                 listen: socket.map(Into::into),
                 ..AdapterFlags::default()
             };
-            let options = configured_dialect(&flags, &environment).options;
+            let options = configured_dialect(&flags, &environment).unwrap().options;
             let clients = (options.changing_clients, options.lasting_numbers);
             (options.record_folders, options.asking_tools, clients, options.nobody.is_some())
         };
@@ -294,6 +303,23 @@ mod tests {
         ] {
             assert_eq!(of(AgentProduct::Gjc, mode, socket), want, "{mode:?} {socket:?}");
             assert_eq!(of(AgentProduct::Omp, mode, None), (none, none, (false, false), false), "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn a_variable_for_old_clients_has_one_value() {
+        let flags = AdapterFlags { product: AgentProduct::Gjc, ..AdapterFlags::default() };
+        let of = |name: &str, value: &str| {
+            let environment: ProcessEnvironment = [("HOME", "/nowhere"), (name, value)].into_iter().collect();
+            host_options(&flags, &environment)
+        };
+        assert_eq!(of("GJC_RPC_GATE_OPTIONS", "none").unwrap().options, GateOptions::None);
+        assert_eq!(of("GJC_RPC_STOP_REASONS", " none ").unwrap().reasons, StopReasons::None);
+        for name in ["GJC_RPC_GATE_OPTIONS", "GJC_RPC_STOP_REASONS"] {
+            for value in ["", "strings", "NONE"] {
+                let expected = format!("{name} is {value:?}: expected none, or no such variable");
+                assert_eq!(of(name, value).err(), Some(expected));
+            }
         }
     }
 }

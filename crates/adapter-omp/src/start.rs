@@ -258,7 +258,7 @@ pub(super) async fn open_in(
     for file in folder.env_files(&cwd) {
         environment.add_file(&file);
     }
-    let ConfiguredDialect { options, dialect } = extend(&flags, &environment);
+    let ConfiguredDialect { options, dialect } = extend(&flags, &environment).map_err(StartError::new)?;
     let overlays = flags.config_overlays(&environment);
     let mut settings = agent_dir::AgentSettings::load_with(&folder, &cwd, &overlays).map_err(StartError::new)?;
     rights::report_settings(&folder, &environment, &settings, &notice);

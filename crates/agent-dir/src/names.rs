@@ -37,14 +37,53 @@ const WORDS: [(&[&str], RestrictionKind); 4] = [
     ),
     (
         &[
-            "approv*", "permi*", "confirm*", "ask", "polic*", "safe*", "secur*", "guard*", "protect*", "strict*",
-            "trust*", "untrust*", "requir*", "review*", "rule*", "manual*",
+            "approv*",
+            "permi*",
+            "confirm*",
+            "ask",
+            "polic*",
+            "safe*",
+            "secur*",
+            "guard*",
+            "protect*",
+            "strict*",
+            "trust*",
+            "untrust*",
+            "requir*",
+            "review*",
+            "rule*",
+            "manual*",
+            "supervis*",
+            "attended",
+            "veto*",
+            "consent*",
         ],
         RestrictionKind::Approvals,
     ),
-    (&["sandbox*", "readonly", "ro", "only", "isolat*", "jail*", "access*", "dry", "dryrun"], RestrictionKind::Reach),
+    (
+        &[
+            "sandbox*",
+            "readonly",
+            "ro",
+            "only",
+            "isolat*",
+            "jail*",
+            "access*",
+            "dry",
+            "dryrun",
+            "airgap*",
+            "gapped",
+            "confin*",
+            "contain",
+            "containment",
+        ],
+        RestrictionKind::Reach,
+    ),
     (&["max", "limit*", "budget*", "quota*"], RestrictionKind::Amount),
 ];
+
+/// Words that say it only together: an original plans before it runs without approvals (`--plan-yolo`).
+const PHRASES: [(&str, &str, RestrictionKind); 1] = [("plan", "mode", RestrictionKind::Reach)];
 
 /// Words that take away what another word of the name says.
 pub(super) const NEGATIONS: [&str; 5] = ["no", "not", "without", "disable*", "prevent*"];
@@ -54,16 +93,20 @@ pub(super) const ABILITIES: [&str; 10] =
     ["bash", "shell*", "exec*", "command*", "writ*", "edit*", "net", "network*", "internet", "web*"];
 
 /// Words for running without approvals. With one of [`NEGATIONS`] they restrict.
-const UNATTENDED: [&str; 3] = ["yolo", "unattended", "autonomous"];
+const UNATTENDED: [&str; 8] =
+    ["yolo", "unattended", "autonomous", "accept*", "autoaccept*", "autopilot", "autorun", "autoexec*"];
 
 /// Returns what a flag called `name` says that it restricts, if one of its words says so.
 pub fn restriction_of(name: &str) -> Option<RestrictionKind> {
     let words = flag_words(name);
     let by_word = WORDS.iter().find(|(patterns, _)| has_word(&words, patterns)).map(|(_, what)| *what);
+    let has_both = |first, second| has_word(&words, &[first]) && has_word(&words, &[second]);
+    let by_phrase = PHRASES.iter().find(|(first, second, _)| has_both(*first, *second)).map(|(_, _, what)| *what);
     // A name with nothing but a negation takes away what its value names.
     let is_bare = !words.is_empty() && words.iter().all(|word| has_word(std::slice::from_ref(word), &NEGATIONS));
     let is_negated = |objects: &[&str]| has_word(&words, &NEGATIONS) && has_word(&words, objects);
     by_word
+        .or(by_phrase)
         .or_else(|| (is_bare || is_negated(&ABILITIES)).then_some(RestrictionKind::Tools))
         .or_else(|| is_negated(&UNATTENDED).then_some(RestrictionKind::Approvals))
 }
@@ -131,6 +174,13 @@ mod tests {
             ("manual", Some(RestrictionKind::Approvals)),
             ("manual-mode", Some(RestrictionKind::Approvals)),
             ("ro", Some(RestrictionKind::Reach)),
+            ("no-auto-accept", Some(RestrictionKind::Approvals)),
+            ("supervised", Some(RestrictionKind::Approvals)),
+            ("plan-mode", Some(RestrictionKind::Reach)),
+            ("air-gapped", Some(RestrictionKind::Reach)),
+            ("accept-edits", None),
+            ("planner", None),
+            ("plan-yolo", None),
             ("no-color", None),
             ("disable-telemetry", None),
             ("notebook", None),

@@ -319,9 +319,13 @@ fn refuse_others(above: &YamlField<'_>, tools: &[String], depth: usize) -> Resul
             KEYS.into_iter().chain(READ).any(|known| known.split_once('.').is_some_and(|(begin, _)| begin == head));
         // The name of an existing section proves nothing about its members.
         let claim = match (is_of_tool || is_section, rest.is_empty()) {
-            (false, true) => setting_names::setting_claim(key).or_else(|| setting_names::limit_claim(key)),
+            (false, true) => setting_names::setting_claim(key)
+                .or_else(|| setting_names::limit_claim(key))
+                .or_else(|| setting_names::bare_claim(&place)),
             (false, false) => setting_names::setting_claim(key),
-            (true, false) => setting_names::setting_claim(rest).or_else(|| setting_names::switch_claim(rest, tools)),
+            (true, false) => setting_names::setting_claim(rest)
+                .or_else(|| setting_names::switch_claim(rest, tools))
+                .or_else(|| (head == "tools").then(|| setting_names::list_claim(&place)).flatten()),
             (true, true) => (is_of_tool && place.members().is_err())
                 .then_some(RestrictionClaim { what: RestrictionKind::Tools, sense: SwitchSense::Gives }),
         };
@@ -660,6 +664,10 @@ mod tests {
             ("agent: { tools: { disabled: [bash] } }", "agent.tools.disabled", TOOLS),
             ("commandDenylist: [rm]", "commandDenylist", TOOLS),
             ("allowNetwork: false", "allowNetwork", TOOLS),
+            ("network: false", "network", TOOLS),
+            ("internet: off", "internet", TOOLS),
+            ("tools: { core: [read] }", "tools.core", TOOLS),
+            ("hooks: { PreToolUse: [{ command: x }] }", "hooks", APPROVALS),
             ("disableNetworkAccess: true", "disableNetworkAccess", TOOLS),
             ("writablePaths: [src]", "writablePaths", TOOLS),
             ("sandbox: true", "sandbox", REACH),
@@ -694,6 +702,7 @@ mod tests {
             "disabledTools: []\nenabledTools: []\ntools: { disabled: [], enabled: }\napprovalMode: null\npermissions: {}",
             "readOnly: false\nnoBash: false\nsandbox: false\nbash: { disabled: false }\ntools: { bash: true, read: {} }",
             "sandbox: { enabled: false, mode: x }\npermissions: { allow: [], deny: [] }\napprovalPolicy: ''\nmaxTurns: -1",
+            "network: true\nshell: zsh\nweb: { theme: dark }\nhooks: {}\ntools: { core: [] }",
             "write: true\nautoApprove: true\ndisableSandbox: true\nallowNetwork: true\nsandbox.enabled: false",
             "tools: { read: { enabled: true } }\nenabledTools: { bash: true }\nsandbox_mode: off",
         ] {

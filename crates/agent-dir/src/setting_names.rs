@@ -122,6 +122,28 @@ pub(super) fn limit_claim(key: &str) -> Option<RestrictionClaim> {
     is_limit.then_some(RestrictionClaim { what: RestrictionKind::Amount, sense: SwitchSense::Takes })
 }
 
+/// Returns what a setting at the top level says that is only a switch for an ability (`network: false`), or that lists commands to run
+/// before and after calls (`hooks`), which may deny them.
+pub(super) fn bare_claim(place: &YamlField<'_>) -> Option<RestrictionClaim> {
+    let key = place.key();
+    let is_switch = || place.flag().is_ok_and(|on| on.is_some()) || is_off_word(place);
+    if key.eq_ignore_ascii_case("hooks") && place.members().is_ok_and(|members| !members.is_empty()) {
+        return Some(RestrictionClaim { what: RestrictionKind::Approvals, sense: SwitchSense::Takes });
+    }
+    switch_claim(key, &[]).filter(|_| is_switch())
+}
+
+/// Returns what a member of a section about tools says that lists names: these are the only ones, or none of them is.
+pub(super) fn list_claim(place: &YamlField<'_>) -> Option<RestrictionClaim> {
+    let is_list = place.items().is_ok_and(|items| items.is_some_and(|items| !items.is_empty()));
+    is_list.then_some(RestrictionClaim { what: RestrictionKind::Tools, sense: SwitchSense::Takes })
+}
+
+fn is_off_word(place: &YamlField<'_>) -> bool {
+    let word = place.text().ok().flatten().map(|text| text.trim().to_lowercase());
+    word.is_some_and(|word| ["off", "no", "none", "false"].contains(&word.as_str()))
+}
+
 /// Reports whether the value here takes something away, as its name means it.
 pub(super) fn value_restricts(place: &YamlField<'_>, sense: SwitchSense) -> bool {
     if is_nothing(place) {

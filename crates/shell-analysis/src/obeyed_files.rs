@@ -47,7 +47,7 @@ const KINDS: [NameGroup; 8] = [
         because: "a shell or a login runs later",
     },
     NameGroup {
-        names: ".envrc .direnvrc .config/direnv .mise.toml mise.toml .mise .config/mise .autoenv .autoenv.zsh",
+        names: ".envrc .direnvrc .config/direnv .mise.toml mise.toml .mise .config/mise .autoenv .autoenv.zsh .rvmrc .hooks",
         because: "a shell runs in that folder later",
     },
     NameGroup {
@@ -108,6 +108,13 @@ const BY_AGENT: &str = "an agent obeys later";
 
 /// Reason for hidden files at home.
 const BY_PROGRAM: &str = "another program obeys later";
+
+/// Reason for hidden files in the working folder.
+const BY_UNKNOWN: &str = "another program may obey later";
+
+/// Hidden names that no program runs or obeys. A star stands for any text.
+const HARMLESS: &str =
+    ".*ignore .gitattributes .gitkeep .keep .editorconfig .*.md .*.txt .*.example .*.sample .*.template";
 
 /// Reason for the files of the system.
 const BY_SYSTEM: &str = "the system or a shell runs or obeys later";
@@ -181,6 +188,29 @@ pub fn part_of_file(working: &str, home: Option<&str>, path: &str) -> Option<Obe
     let lower = path.to_ascii_lowercase();
     let folder = SYSTEM.split_ascii_whitespace().find(|folder| path::is_within(folder, &lower))?;
     Some(ObeyedPart { from: 0, to: folder.len(), because: BY_SYSTEM })
+}
+
+/// Returns the hidden part of a path that a tool writes in the folder `working`. Programs keep their settings in hidden files, and nobody
+/// knows all programs. A shell line is not judged by it: its words may be anything.
+pub fn hidden_part(working: &str, path: &str) -> Option<ObeyedPart> {
+    let start = if working == "/" { 0 } else { working.len() };
+    let rest = path.get(start..).filter(|_| path::is_within(working, path))?;
+    let (at, _) = rest.match_indices("/.").find(|(at, _)| {
+        let name = rest[at + 1..].split('/').next().unwrap_or_default();
+        !is_harmless(name)
+    })?;
+    let from = start + at;
+    let to = path[from + 1..].find('/').map_or(path.len(), |end| from + 1 + end);
+    Some(ObeyedPart { from, to, because: BY_UNKNOWN })
+}
+
+/// Reports whether no program obeys a hidden file of this name.
+fn is_harmless(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    HARMLESS.split_ascii_whitespace().any(|pattern| match pattern.split_once('*') {
+        Some((begin, end)) => lower.len() > pattern.len() && lower.starts_with(begin) && lower.ends_with(end),
+        None => lower == pattern,
+    })
 }
 
 /// Returns why a broad rule does not cover a change of `path`, if it is such a file; follows "which". A relative path counts from the
@@ -257,7 +287,7 @@ fn may_be(part: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{obeyed_part, part_of_file};
+    use super::{hidden_part, obeyed_part, part_of_file};
     use crate::GlobForm;
 
     #[test]
@@ -376,6 +406,32 @@ mod tests {
         assert_eq!(found("/usr/src/x", "/usr/src/x/a"), None);
         assert_eq!(part_of_file("/w", Some("/usr/home/ana"), "/usr/home/ana/a"), None);
         assert!(found("/home/ana", "/home/ana/.foorc").is_some());
+    }
+
+    #[test]
+    fn a_hidden_file_of_the_working_folder_counts_where_it_is_written() {
+        for (path, named) in [
+            ("/w/.rvmrc", Some("/.rvmrc")),
+            ("/w/sub/.lintstagedrc.json", Some("/.lintstagedrc.json")),
+            ("/w/.idx/dev.nix", Some("/.idx")),
+            ("/w/.env", Some("/.env")),
+            ("/w/a/.unheard-of/b/c.txt", Some("/.unheard-of")),
+            ("/w/.gitignore/.hooks", Some("/.hooks")),
+            ("/w/.gitignore", None),
+            ("/w/.dockerignore", None),
+            ("/w/.env.example", None),
+            ("/w/sub/.gitkeep", None),
+            ("/w/a.b/c", None),
+            ("/w/src/main.rs", None),
+            ("/w", None),
+            ("/elsewhere/.rvmrc", None),
+            ("/ws/.rvmrc", None),
+        ] {
+            let found = hidden_part("/w", path).map(|part| &path[part.from..part.to]);
+            assert_eq!(found, named, "{path}");
+        }
+        assert!(hidden_part("/", "/.x").is_some());
+        assert_eq!(hidden_part("/w/.work/x", "/w/.work/x/a"), None);
     }
 
     #[test]

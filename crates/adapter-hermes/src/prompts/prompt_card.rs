@@ -218,12 +218,25 @@ pub(crate) const fn scope_word(scope: ApprovalScope) -> &'static str {
 
 /// Returns the reason of a gate without the call at its end: clients show the call next to the reason.
 fn without_command(why: &str, arguments: &Map<String, Value>, signature: &str) -> String {
-    let command = arguments.get("command").and_then(Value::as_str).map(str::trim).filter(|command| !command.is_empty());
-    let mut before = command.into_iter().chain([signature]).filter_map(|call| why.strip_suffix(call));
-    match before.find(|before| before.ends_with(' ')) {
-        Some(before) => format!("{before}it"),
+    let command = arguments.get("command").and_then(Value::as_str);
+    // A reason has a command without its quotes and with one space between words.
+    match command.into_iter().chain([signature]).find_map(|call| start_of_call(why, call)) {
+        Some(start) => format!("{}it", &why[..start]),
         None => why.to_owned(),
     }
+}
+
+/// Returns where `call` starts, if it is the end of `why`, whatever white space and quotes are in either.
+fn start_of_call(why: &str, call: &str) -> Option<usize> {
+    let counts = |letter: &char| !letter.is_whitespace() && !['"', '\'', '\\'].contains(letter);
+    let mut letters = why.char_indices().rev().filter(|(_, letter)| counts(letter));
+    let mut start = None;
+    for expected in call.chars().rev().filter(counts) {
+        let (at, _) = letters.next().filter(|(_, letter)| *letter == expected)?;
+        start = Some(at);
+    }
+    let before = why[..start?].trim_end_matches(['"', '\'', '\\']);
+    before.ends_with(' ').then_some(before.len())
 }
 
 /// Returns the whole command, once. A shell command without other arguments is shown alone.
@@ -268,6 +281,11 @@ mod tests {
         let signature = "bash(echo hi > made)";
         assert_eq!(
             without_command("because no rule covers bash(echo hi > made)", &echo, signature),
+            "because no rule covers it"
+        );
+        let quoted = arguments(json!({ "command": "git  commit -m \"it's done\" 'a b'" }));
+        assert_eq!(
+            without_command("because no rule covers git commit -m it's done a b", &quoted, ""),
             "because no rule covers it"
         );
         assert_eq!(command_text("bash", &echo, "bash(echo hi > made)"), "echo hi > made");

@@ -23,8 +23,9 @@ use crate::{
 };
 use countersign_agent_dir::ProcessEnvironment;
 
-/// Chooses the dialect of a host by its flags, the product among them, and its environment.
-pub type ExtensionFactory = fn(&AdapterFlags, &ProcessEnvironment) -> ConfiguredDialect;
+/// Chooses the dialect of a host by its flags, the product among them, and its environment. An error names the variable, its value and
+/// the accepted ones.
+pub type ExtensionFactory = fn(&AdapterFlags, &ProcessEnvironment) -> Result<ConfiguredDialect, String>;
 
 /// A dialect as an adapter is opened with it.
 pub struct ConfiguredDialect {

@@ -84,11 +84,8 @@ impl OmpAdapter {
         self.pass_over(position).await;
         match left {
             Ok(left) => self.report_run(left).await,
-            // Hosts of omp expect nothing before their first prompt.
-            Err(true) if self.store.common.dialect.reminders => {
-                self.notify_host(INTERRUPTED_RUN.to_owned(), NotifyType::Warning);
-            }
-            Err(_) => {}
+            Err(true) => self.notify_host(INTERRUPTED_RUN.to_owned(), NotifyType::Warning),
+            Err(false) => {}
         }
         for waiting in gates {
             self.open_dialog(waiting, AnswerDraft::default());

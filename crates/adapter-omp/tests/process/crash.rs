@@ -22,6 +22,12 @@ fn go_on(host: &mut RpcHost, place: &HostFixture) {
     check_chain(&lines_with(&host.session_file(), "go on"));
 }
 
+/// Checks that the host is told that its run does not go on by itself.
+fn check_notified(host: &RpcHost) {
+    let notification = host.wait_frame(0, "a notice", |frame| frame["method"] == "notify");
+    assert!(notification["message"].as_str().unwrap().contains("the run stands"), "{notification}");
+}
+
 fn sleeping() -> String {
     "echo ran >> count; sh -c 'echo $$ > pid; exec sleep 300'".to_owned()
 }
@@ -35,6 +41,7 @@ fn while_the_model_streams_the_prompt_is_kept_and_nothing_goes_on_by_itself() {
     host.wait_event(from, "message_update");
     host.kill();
     let mut again = place.resume_host();
+    check_notified(&again);
     assert_eq!(again.message_texts(), ["one", "ok", "two"]);
     assert_eq!(again.session_state()["isStreaming"], false);
     go_on(&mut again, &place);
@@ -54,6 +61,7 @@ fn while_a_command_runs_it_dies_and_its_outcome_is_unknown() {
     host.kill();
     wait_dead(&pid);
     let mut again = place.resume_host();
+    check_notified(&again);
     go_on(&mut again, &place);
     let request = place.provider.last_request();
     assert!(request.call_result("k1").unwrap().contains("Outcome unknown"), "{request:?}");

@@ -13,6 +13,9 @@ use crate::policy::{
 /// Name of the tool for which other agents write command rules.
 const SHELL: &str = "bash";
 
+/// Tools whose first argument is a command or a path, so that a call has one.
+const WITH_ARGUMENT: [&str; 4] = [SHELL, "read", "write", "edit"];
+
 /// Control, format, private and unassigned characters, and white space other than the blank.
 static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u{2800}]|[\p{Zs}--\x20]").expect("a constant class")
@@ -49,6 +52,18 @@ pub enum PatternOddity {
         /// The pattern without them.
         proposed: String,
     },
+    /// No argument, for a tool that always has one.
+    NoArgument {
+        /// The pattern for all calls.
+        proposed: String,
+    },
+    /// An exclamation mark before the arguments.
+    Negation,
+    /// A folder in the place of a file.
+    Folder {
+        /// The pattern for everything in the folder.
+        proposed: String,
+    },
     /// A dash that is no hyphen.
     Dash {
         /// The dash.
@@ -71,6 +86,16 @@ impl fmt::Display for PatternOddity {
             }
             Self::Blank { proposed } => {
                 write!(f, "matches only arguments that start or end with a space; write \"{proposed}\"")
+            }
+            Self::NoArgument { proposed } => {
+                write!(f, "matches only calls with an empty argument; write \"{proposed}\" for all calls")
+            }
+            Self::Negation => f.write_str(
+                "matches only arguments that start with \"!\", because a pattern has no negation; write a rule with the other \
+                 action before this one",
+            ),
+            Self::Folder { proposed } => {
+                write!(f, "matches only a path that ends with a slash; write \"{proposed}\" for everything in the folder")
             }
             Self::Dash { letter, proposed } => {
                 let code = u32::from(*letter);
@@ -104,6 +129,19 @@ fn pattern_oddities(pattern: &str) -> Vec<PatternOddity> {
     let sign = inside.and_then(|inside| REGEX.find(inside)).or_else(|| REGEX.find(pattern));
     let sign = sign.or_else(|| ALTERNATIVES.find(of_shell?));
     found.extend(sign.map(|sign| PatternOddity::Regex(sign.as_str().to_owned())));
+    let tool = pattern.split('(').next().unwrap_or_default();
+    if let Some(inside) = inside.filter(|_| WITH_ARGUMENT.contains(&tool)) {
+        if inside.is_empty() {
+            found.push(PatternOddity::NoArgument { proposed: with("*") });
+        }
+        // In a shell the word `!` alone is a command.
+        if inside.starts_with('!') && !inside.starts_with("! ") {
+            found.push(PatternOddity::Negation);
+        }
+        if inside.ends_with('/') && tool != SHELL {
+            found.push(PatternOddity::Folder { proposed: with(&format!("{inside}*")) });
+        }
+    }
     if let Some(inside) = inside {
         let plain = inside.trim_matches(' ');
         if plain != inside && !plain.is_empty() {
@@ -286,6 +324,32 @@ mod tests {
         let oddity_warning = |pattern: &str, what: &str, proposed: &str| {
             vec![format!("p:1: \"{pattern}\" {what}; write \"{proposed}\"")]
         };
+        let no_argument = "matches only calls with an empty argument";
+        for (pattern, want) in [
+            ("bash()", vec![format!("p:1: \"bash()\" {no_argument}; write \"bash(*)\" for all calls")]),
+            (
+                "bash(!git *)",
+                vec![
+                    "p:1: \"bash(!git *)\" matches only arguments that start with \"!\", because a pattern has no negation; write a \
+                     rule with the other action before this one"
+                        .to_owned(),
+                ],
+            ),
+            (
+                "read(secrets/)",
+                vec![
+                    "p:1: \"read(secrets/)\" matches only a path that ends with a slash; write \"read(secrets/*)\" for everything \
+                     in the folder"
+                        .to_owned(),
+                ],
+            ),
+            ("list_tools()", vec![]),
+            ("bash(! git diff --quiet)", vec![]),
+            ("bash(ls src/)", vec![]),
+            ("read(secrets/*)", vec![]),
+        ] {
+            assert_eq!(lines(json!({"pattern": pattern, "action": "deny"})), want, "{pattern}");
+        }
         let quotes = "matches only arguments that include the quotes";
         let blanks = "matches only arguments that start or end with a space";
         let dash = |code: &str| format!("contains the dash U+{code}, which does not start an option");

@@ -3,7 +3,7 @@
 //! It must not look at the disk, or know which files these are: their names show it.
 
 pub use countersign_shell_analysis::obeyed_files::obeyed_by;
-use countersign_shell_analysis::obeyed_files::part_of_file;
+use countersign_shell_analysis::obeyed_files::{hidden_part, part_of_file};
 use serde_json::Value;
 
 use crate::{
@@ -30,15 +30,21 @@ fn is_text(name: &str) -> bool {
     TEXTS.split_ascii_whitespace().any(|text| name.eq_ignore_ascii_case(text))
 }
 
+/// Reports whether the argument `name` says that it holds a path.
+fn names_file(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["path", "file"].iter().any(|word| lower.contains(word))
+}
+
 /// Reports whether the argument `name` with the value `text` may be a path.
 pub(super) fn may_be_path(name: &str, text: &str) -> bool {
     !is_text(name) && text.len() <= LONGEST_PATH && !text.contains('\n')
 }
 
-/// Adds the texts in `value`, at any depth, except texts of files by their argument name. An element has the name of its list.
-fn collect_texts<'a>(name: &str, value: &'a Value, texts: &mut Vec<&'a str>) {
+/// Adds the texts in `value`, at any depth, with their argument names, except texts of files. An element has the name of its list.
+fn collect_texts<'a>(name: &'a str, value: &'a Value, texts: &mut Vec<(&'a str, &'a str)>) {
     match value {
-        Value::String(text) if !is_text(name) => texts.push(text),
+        Value::String(text) if !is_text(name) => texts.push((name, text)),
         Value::Array(items) => items.iter().for_each(|item| collect_texts(name, item, texts)),
         Value::Object(members) => members.iter().for_each(|(name, value)| collect_texts(name, value, texts)),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -66,16 +72,19 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     if subject.effect != ToolEffect::Changes || only_looks || is_own_shell {
         return Vec::new();
     }
-    let mut texts: Vec<&str> = subject.paths.iter().chain(&subject.leads_to).map(String::as_str).collect();
+    let mut texts: Vec<(&str, &str)> = Vec::new();
     let line = subject.shell_line().map(|(argument, _)| argument);
     for (name, value) in subject.arguments.iter().filter(|(name, _)| Some(name.as_str()) != line) {
         match value {
-            Value::String(text) if !is_text(name) => texts.push(text),
+            Value::String(text) if !is_text(name) => texts.push((name, text)),
             // Deeper values in a call of an own tool are text of files.
             value if subject.reach == EffectReach::Beyond => collect_texts(name, value, &mut texts),
             _ => {}
         }
     }
+    let paths = subject.paths.iter().chain(&subject.leads_to).map(|path| (path.as_str(), true));
+    let texts: Vec<(&str, bool)> =
+        paths.chain(texts.into_iter().map(|(name, text)| (text, names_file(name)))).collect();
     if texts.is_empty() {
         return Vec::new();
     }
@@ -83,9 +92,10 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     let home = home.map(|home| path::resolve("/", home));
     let viewpoint = PathBases::new([path::resolve("/", &subject.cwd)], home.as_deref(), &working);
     let mut found: Vec<NarrowPath> = Vec::new();
-    for text in texts.into_iter().filter(|text| text.len() <= LONGEST_PATH && !text.contains('\n')) {
+    for (text, is_file) in texts.into_iter().filter(|(text, _)| text.len() <= LONGEST_PATH && !text.contains('\n')) {
         for path in path_spellings(text).iter().flat_map(|text| viewpoint.reached_paths(text)) {
-            if let Some(obeyed) = part_of_file(&working, home.as_deref(), &path) {
+            let hidden = || hidden_part(&working, &path).filter(|_| is_file);
+            if let Some(obeyed) = part_of_file(&working, home.as_deref(), &path).or_else(hidden) {
                 let narrow = NarrowPath::new(path, NarrowReason::Obeyed(obeyed), &viewpoint);
                 if !found.contains(&narrow) {
                     found.push(narrow);

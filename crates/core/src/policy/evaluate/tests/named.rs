@@ -60,6 +60,11 @@ fn what_others_obey_is_written_by_rules_alone_that_name_it() {
         (&["deny write(*.git*)", "allow write(.git/config)"], ".git/config", "deny"),
         (&["default ask *"], ".git/config", "ask"),
         (&["allow write(*)"], ".gitignore", "allow"),
+        (&["allow write(*)"], ".rvmrc", "ask"),
+        (&["allow write(*)"], "sub/.lintstagedrc.json", "ask"),
+        (&["allow write(*)"], ".unheard-of/config", "ask"),
+        (&["allow write(.unheard-of/*)"], ".unheard-of/config", "allow"),
+        (&["allow write(.env*)"], ".env", "allow"),
         (&["allow write(*)"], "src/hooks/use.ts", "allow"),
     ] {
         assert_eq!(word(&PolicyFixture::new(rules).judge(&write(path))), want, "{rules:?} {path}");
@@ -111,6 +116,8 @@ fn every_tool_is_held_by_the_paths_among_its_arguments() {
         (&["allow save_file(*)"], away("save_file", json!({"target": "/srv/x/.github/workflows/a.yml"})), "ask"),
         (&["allow save_file(*)"], away("save_file", json!({"targets": ["a", "file:///x/.envrc"]})), "ask"),
         (&["allow save_file(*)"], away("save_file", json!({"target": "a.txt"})), "allow"),
+        (&["allow save_file(*)"], away("save_file", json!({"filePath": ".unheard-of"})), "ask"),
+        (&["allow save_file(*)"], away("save_file", json!({"name": ".5"})), "allow"),
     ] {
         assert_eq!(word(&PolicyFixture::new(rules).judge(&call)), want, "{rules:?} {}", call.signature);
     }
