@@ -3,14 +3,10 @@
 //! Opt-in: it installs the pinned versions with npm. No run leaves loopback, and each has a home of its own.
 
 mod host_program;
-mod http;
 mod mcp_cases;
 mod process;
 mod relay;
 mod scratch_gateway;
-mod script;
-mod stub_server;
-mod wire;
 
 use std::{
     fs,
@@ -20,12 +16,12 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use countersign_scripted_model::StubServer;
 
 use crate::{
     agents::{
         host_program::HostProgram,
         mcp_cases::{CaseContext, McpCase},
-        stub_server::StubServer,
     },
     workspace::{Workspace, cargo_path},
 };

@@ -1,10 +1,8 @@
 //! Encodes outcomes as results of tools. A refusal is a result too: models read it, and few hosts show errors of the protocol.
 
-use countersign_core::call::CallEnd;
+use countersign_foreign_calls::{CallOutcome, CallProblem};
 use rmcp::model::{CallToolResult, ContentBlock, ResultType};
 use serde_json::{Map, Value, json};
-
-use crate::{calls::CallProblem, outcome_router::CallOutcome};
 
 /// Form of the result of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,25 +19,10 @@ pub(super) enum AnswerForm {
     Permission(Map<String, Value>),
 }
 
-/// Text for a missing reason.
-const fn plain_reason(end: CallEnd) -> &'static str {
-    match end {
-        CallEnd::Done { .. } => "Failed",
-        CallEnd::Failed => "Not run",
-        CallEnd::Denied => "Denied by policy",
-        CallEnd::Refused => "Denied by user",
-        CallEnd::Expired => "Approval timed out",
-        CallEnd::Limited => "Too many pending approvals",
-        CallEnd::Skipped | CallEnd::Cancelled => "Not run",
-        CallEnd::Unknown => "Outcome unknown",
-    }
-}
-
 impl AnswerForm {
     /// Encodes the outcome of a call.
     pub(super) fn encode_outcome(&self, outcome: &CallOutcome) -> CallToolResult {
-        let is_done = outcome.end == CallEnd::Done { error: false };
-        let reason = if outcome.content.trim().is_empty() { plain_reason(outcome.end) } else { &outcome.content };
+        let (is_done, reason) = (outcome.is_done(), outcome.reason());
         match self {
             Self::Data if is_done => data_result(&outcome.content),
             Self::Result if is_done => server_result(&outcome.content),

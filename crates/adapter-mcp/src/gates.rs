@@ -7,12 +7,13 @@ use countersign_core::{
     gate::{GatePhase, GateResolution},
     id::{GateId, SessionId},
 };
+use countersign_foreign_calls::Requester;
 use countersign_view::{record::resolution_text, time::format_iso};
 use rmcp::model::CallToolResult;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{adapter::McpAdapter, answers::error_result, requester::Requester};
+use crate::{adapter::McpAdapter, answers::error_result};
 
 /// Wait if the client names none.
 const USUAL_WAIT: Duration = Duration::from_secs(60);
@@ -56,17 +57,17 @@ pub(super) async fn gate_wait(
         None => return error_result(&unknown_gate(arguments)),
     };
     // Before the look at the state, so that no resolution is missed between.
-    let resolved = adapter.outcomes.wait_for_gate(gate);
+    let resolved = adapter.calls.wait_for_gate(gate);
     match find_gate(adapter, requester, arguments).await {
         Ok((_, state)) if state.is_pending => {}
         Ok((_, state)) => {
             drop(resolved);
-            adapter.outcomes.forget_closed_gate(gate);
+            adapter.calls.forget_closed_gate(gate);
             return state_result(state.shown);
         }
         Err(problem) => {
             drop(resolved);
-            adapter.outcomes.forget_closed_gate(gate);
+            adapter.calls.forget_closed_gate(gate);
             return error_result(&problem);
         }
     }
@@ -76,7 +77,7 @@ pub(super) async fn gate_wait(
         () = cancel.cancelled() => {}
         () = adapter.end.cancelled() => {}
     }
-    adapter.outcomes.forget_closed_gate(gate);
+    adapter.calls.forget_closed_gate(gate);
     gate_status(adapter, requester, arguments).await
 }
 
@@ -87,8 +88,9 @@ async fn find_gate(
 ) -> Result<(GateId, GateState), String> {
     let given = arguments.get("gate").and_then(Value::as_str).and_then(GateId::parse);
     let gate = given.ok_or_else(|| unknown_gate(arguments))?;
-    let session = requester.session.clone();
-    let read = adapter.requests.read_of(ResidencyScope::Gate(gate), move |engine| gate_state(engine, gate, &session));
+    let session = requester.session().clone();
+    let read =
+        adapter.calls.requests().read_of(ResidencyScope::Gate(gate), move |engine| gate_state(engine, gate, &session));
     let (state, _) = read.await.ok_or("The gateway is closing")?;
     state.map(|state| (gate, state)).ok_or_else(|| unknown_gate(arguments))
 }

@@ -14,6 +14,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
+use countersign_foreign_calls::Delivery;
 use countersign_http::{
     reply,
     web::{AuthMethod, GuardedRoutes, HttpCaller, WebAuth},
@@ -26,7 +27,6 @@ use serde_json::json;
 
 use crate::{
     adapter::McpAdapter,
-    delivery::Delivery,
     http_sessions::HttpSessions,
     limits::LARGEST_MESSAGE,
     server::{McpServer, RequestOrigin},
@@ -48,7 +48,8 @@ struct McpRoute {
 
 /// Returns the routes. `auth` knows the tokens.
 pub fn routes(adapter: &Arc<McpAdapter>, auth: &Arc<WebAuth>) -> Router {
-    let sessions = HttpSessions::new(adapter.limits.approval_timeout.max(adapter.limits.question_timeout));
+    let limits = adapter.calls.limits();
+    let sessions = HttpSessions::new(limits.approval_timeout.max(limits.question_timeout));
     tokio::spawn(Arc::clone(&sessions).watch_tokens(Arc::clone(auth), adapter.end.clone()));
     // The port and the guard of the route have looked at Host and Origin.
     let config = StreamableHttpServerConfig::default()

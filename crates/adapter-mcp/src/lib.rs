@@ -4,20 +4,14 @@
 
 mod adapter;
 mod answers;
-mod calls;
-mod claude_tools;
-mod delivery;
 mod further_tools;
 mod gates;
 mod http_route;
 mod http_sessions;
 mod limits;
-mod outcome_router;
 mod own_tools;
-mod requester;
 mod requests;
 mod server;
-mod session;
 mod stream;
 mod stream_transport;
 mod tool_list;
@@ -25,6 +19,3 @@ mod tool_list;
 pub use adapter::{McpAdapter, McpSettings};
 pub use further_tools::{FurtherTool, FurtherTools};
 pub use http_route::{PATH, routes};
-pub use limits::McpLimits;
-pub use requests::is_decision_only;
-pub use session::open_session;

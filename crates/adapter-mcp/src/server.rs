@@ -3,6 +3,9 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use countersign_core::{call::AgentRequest, id::GateId};
+use countersign_foreign_calls::{
+    CallProblem, Delivery, ForeignCall, OutcomeSharing, ProgressSink, Requester, build_program_request,
+};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -17,11 +20,8 @@ use serde_json::{Map, Value};
 use crate::{
     adapter::McpAdapter,
     answers::{AnswerForm, error_result},
-    calls::{CallProblem, ClientCall, ProgressSink},
-    delivery::{Delivery, OutcomeSharing},
     gates,
     own_tools::OwnTool,
-    requester::Requester,
     requests,
 };
 
@@ -85,7 +85,7 @@ impl McpServer {
                     Some(Value::Object(input)) => input,
                     _ => Map::new(),
                 };
-                let request = checked.and_then(|()| requests::build_prompt(requester, &name, input.clone()));
+                let request = checked.and_then(|()| build_program_request(requester, &name, input.clone(), ""));
                 (AnswerForm::Permission(input), request, OutcomeSharing::One)
             }
         };
@@ -104,8 +104,8 @@ impl McpServer {
             Ok(request) => request,
             Err(reason) => return Ok(form.encode_refusal(&reason)),
         };
-        let call = ClientCall {
-            adapter: &self.adapter,
+        let call = ForeignCall {
+            calls: &self.adapter.calls,
             requester: &origin.requester,
             request,
             sharing,
@@ -116,7 +116,7 @@ impl McpServer {
         match call.run().await {
             Ok(outcome) => Ok(form.encode_outcome(&outcome)),
             // No host may take a lost gateway for a decision.
-            Err(problem @ (CallProblem::Closing | CallProblem::Cancelled)) => {
+            Err(problem @ (CallProblem::Closing | CallProblem::Cancelled(_))) => {
                 Err(ErrorData::internal_error(problem.to_string(), None))
             }
             Err(problem) => Ok(form.encode_problem(&problem)),

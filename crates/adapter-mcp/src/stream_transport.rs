@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
+use countersign_foreign_calls::{Delivery, Requester};
 use rmcp::{
     ErrorData, RoleServer,
     model::{
@@ -17,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{delivery::Delivery, limits::LARGEST_MESSAGE, requester::Requester, server::RequestOrigin};
+use crate::{limits::LARGEST_MESSAGE, server::RequestOrigin};
 
 /// Most open requests of one connection.
 const MOST_OPEN: usize = 4096;

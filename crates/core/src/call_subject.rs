@@ -64,6 +64,8 @@ fn subject_of(
     let arguments_digest = Digest::hash_bytes(canonical_json(&arguments).as_bytes());
     let shell = shell_of(content);
     if let Some(request) = &content.request {
+        // Files and commands of a program on this machine, under the names that our own tools have.
+        let is_of_files = !request.cwd.is_empty() && (!request.paths.is_empty() || shell != ShellInput::Nothing);
         return PolicySubject {
             principal: request.principal.clone(),
             door: request.door.as_deref().map(str::to_owned),
@@ -78,9 +80,9 @@ fn subject_of(
             arguments: content.arguments.clone(),
             effect,
             classes: std::collections::BTreeSet::new(),
-            reach: policy::EffectReach::Beyond,
-            cwd: String::new(),
-            session_folder: None,
+            reach: if is_of_files { policy::EffectReach::Files } else { policy::EffectReach::Beyond },
+            cwd: request.cwd.clone(),
+            session_folder: Some(place.cwd).filter(|cwd| !cwd.is_empty()).map(str::to_owned),
             is_later: false,
             leads_to: None,
             paths: request.paths.clone(),

@@ -38,6 +38,7 @@ mod verdict;
 #[cfg(test)]
 mod testing;
 
+pub use countersign_shell_analysis::path::resolve as join_folder;
 use countersign_shell_analysis::{fnmatch, narrow_path as narrow, path};
 
 #[cfg(feature = "fuzzing")]

@@ -25,7 +25,7 @@ use countersign_agent_dir::AgentProduct;
 use crate::{
     agent, config, demo, doctor,
     exit::{is_broken_pipe, report_outcome},
-    gates,
+    gates, guard,
 };
 
 use client_args::ClientArgs;
@@ -128,6 +128,37 @@ enum Command {
         standalone: bool,
         #[command(flatten)]
         at: TargetArgs,
+    },
+    /// Ask a running gateway about a call of Claude Code, Codex, Gemini CLI or Copilot CLI, as their hook
+    ///
+    /// Reads the input of the hook on standard input, waits until rules or a person have decided, and prints the answer
+    /// in the form of the program. Exit code 2, which blocks the call, if the gateway cannot be asked.
+    Hook {
+        /// The program that runs the hook
+        #[arg(value_parser = ["claude", "codex", "gemini", "copilot"])]
+        program: String,
+        /// Longest wait for a person, in seconds; it must be shorter than the time limit that the program has for hooks
+        #[arg(long, value_name = "SECONDS", default_value_t = 540, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        wait: u64,
+        #[command(flatten)]
+        at: TargetArgs,
+    },
+    /// Install the hook of Countersign in the settings of Claude Code, Gemini CLI or Copilot CLI
+    ///
+    /// Prints the exact change before it makes it, the grade of the guard, and what gets past it. A file that the program
+    /// itself would not read, a link, and a file that cannot be written are left alone.
+    Guard {
+        #[command(subcommand)]
+        what: guard::GuardCommand,
+        #[command(flatten)]
+        at: TargetArgs,
+    },
+    /// Take the hook of Countersign out of the settings of a program again
+    ///
+    /// If nobody has edited the file since, it is byte by byte what it was before. Otherwise only what `guard` added goes.
+    Unguard {
+        /// The program
+        program: guard::GuardedName,
     },
     /// Request a call from a gateway, as an agent: `countersign request TOOL key=value …`
     ///
@@ -366,6 +397,15 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
                 false => crate::mcp::run(&folder),
             }
         }
+        Command::Hook { program, wait, at } => {
+            let options = crate::hook::HookOptions { program, wait };
+            Ok(crate::hook::run(options, || Ok(at.merge_globals(before).named_data_dir()?.folder)))
+        }
+        Command::Guard { what, at } => {
+            let at = at.merge_globals(before);
+            guard::run(&what, &at.data_dir()?, at.output_format())
+        }
+        Command::Unguard { program } => guard::unguard(program),
         Command::Policy(what) => policy::run(what, before),
         Command::Completions { shell } => {
             std::io::stdout().write_all(&manual_pages::completion_script(shell))?;
@@ -395,11 +435,14 @@ impl Command {
             | Self::Restore(_)
             | Self::LogLevel { .. }
             | Self::Mcp { .. }
+            | Self::Hook { .. }
+            | Self::Guard { .. }
             | Self::Doctor { .. } => true,
             Self::Demo { .. }
             | Self::Omp { .. }
             | Self::Gjc { .. }
             | Self::Request { .. }
+            | Self::Unguard { .. }
             | Self::Tools { .. }
             | Self::Pending { .. }
             | Self::Completions { .. }

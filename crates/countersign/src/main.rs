@@ -16,6 +16,8 @@ mod doctor;
 mod error_text;
 mod exit;
 mod gates;
+mod guard;
+mod hook;
 mod inspect;
 mod log_level;
 mod logging;

@@ -342,7 +342,7 @@ fn reload_gateway(folder: &Path, server: &str) -> anyhow::Result<bool> {
 }
 
 /// Asks a question on the terminal. Only `y` and `yes` agree.
-fn confirm(question: &str) -> anyhow::Result<bool> {
+pub(crate) fn confirm(question: &str) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("{question} There is no terminal to answer; pass --yes to agree");
     }

@@ -20,6 +20,7 @@ use countersign_view::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use countersign_adapter_hooks::{HookReply, HookRequest, PROOF_MARK};
 pub use socket::DataDirLock;
 pub use socket::{ControlSocket, FILE, SocketParts, has_room};
 
@@ -74,6 +75,8 @@ pub enum Request {
     Attach(Box<AttachParams>),
     /// Connects a host of MCP, which uses the connection from then on.
     Mcp,
+    /// Asks about a call of an agent, as its hook. The connection stays until the answer.
+    Hook(Box<HookRequest>),
     /// Log level, or with a level a change of it.
     LogLevel {
         /// New level.
@@ -138,6 +141,7 @@ async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalI
         Request::Attach(_) => Err("an attach request needs a connection of its own".to_owned()),
         Request::ReloadMcp { .. } => Err("approvals are handled by the socket, not here".to_owned()),
         Request::Mcp => Err("an MCP request needs a connection of its own".to_owned()),
+        Request::Hook(_) => Err("a hook needs a connection of its own".to_owned()),
         Request::LogLevel { .. } => Err("log levels are handled by the socket, not here".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke_by_id(&source, &id, by).await? })),
     }

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use countersign_adapter_mcp::open_session;
 use countersign_core::{
     call::{self, AgentRequest, CallEnd, RequestExecutor},
     engine::{Command, Engine, EngineReply, Event, RecordedFact, ResidencyScope},
@@ -17,6 +16,7 @@ use countersign_core::{
     session::Settings as SessionSettings,
     tool::{RepeatMode, ToolEffect},
 };
+use countersign_foreign_calls::open_session;
 use countersign_mcp_client::{QuestionAnswer, QuestionAsker, ServerQuestion};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle, tools::GatewaySecrets};
 use countersign_view::{Protocol, principals};
@@ -97,7 +97,8 @@ impl QuestionContext {
         let session = SessionId::new(principal.as_str());
         let settings =
             SessionSettings { clarify_timeout: self.timeout, max_pending: MOST_PENDING, ..SessionSettings::default() };
-        open_session(&self.requests, &session, &format!("MCP server {}", question.server), settings).await?;
+        let name = format!("MCP server {}", question.server);
+        open_session(&self.requests, Protocol::Mcp, &session, &name, "", settings).await?;
         // Before the request, so that its end is not missed.
         let mut ends = self.handle.follow_facts(ended_call).await.ok_or(OwnerError::Closed)?;
         let request = self.build_request(question, session.clone(), principal);
@@ -160,6 +161,7 @@ impl QuestionContext {
             service: Some(format!("mcp:{}", question.server).into()),
             executor: RequestExecutor::Person,
             paths: Vec::new(),
+            cwd: String::new(),
             effect: ToolEffect::Reads,
             repeat: RepeatMode::Idempotent,
         }

@@ -11,6 +11,7 @@ use std::{os::unix::fs::DirBuilderExt as _, sync::Arc, time::Duration};
 
 use countersign_adapter_agent_gate::AgentGateAdapter;
 use countersign_adapter_gsv::{self as gsv, GsvContext};
+use countersign_adapter_hooks::HookAdapter;
 use countersign_adapter_mcp::McpAdapter;
 use countersign_adapter_omp::attach::{AttachOptions, AttachServer, AttachedSessions};
 use countersign_config::{Config, OnShutdown, logging::LogLevels};
@@ -24,6 +25,7 @@ use countersign_core::{
     id::PrincipalId,
 };
 use countersign_files::objects::ObjectStore;
+use countersign_foreign_calls::ForeignCalls;
 use countersign_http::{
     listen::{AllowedHosts, PortHandlers},
     open_connections::OpenConnections,
@@ -168,8 +170,11 @@ impl GatewayRealm {
         questions.open(&handle, secrets, config.clarify_timeout);
         mcp_questions::withdraw_left_questions(&handle).await?;
         let traces = collector.follow_log(&handle).await;
-        let mcp = run_environment::mcp_settings(&config, &agents, &mcp_tools);
-        let mcp = McpAdapter::open(handle.clone(), clock.clone(), mcp).await?;
+        let limits = run_environment::call_limits(&config);
+        let foreign_calls = Arc::new(ForeignCalls::open(handle.clone(), clock.clone(), limits).await?);
+        let mcp = run_environment::mcp_settings(&agents, &mcp_tools);
+        let mcp = McpAdapter::new(Arc::clone(&foreign_calls), mcp);
+        let hooks = HookAdapter::new(foreign_calls);
         let agents = AgentGateAdapter::open(handle.clone(), clock.clone(), agents).await?;
         let attach_options = AttachOptions {
             handle: handle.clone(),
@@ -187,6 +192,7 @@ impl GatewayRealm {
         let socket_parts = SocketParts {
             attach_server: Arc::clone(&attach_server),
             mcp: Arc::clone(&mcp),
+            hooks: Arc::clone(&hooks),
             mcp_tools: Arc::clone(&mcp_tools),
             levels,
             open_connections: open_connections.clone(),
@@ -252,6 +258,7 @@ impl GatewayRealm {
             agents: Arc::clone(&agents),
             peers: Arc::clone(&peers),
             mcp: Arc::clone(&mcp),
+            hooks,
             mcp_servers: Arc::new(GatewayMcpServers::new(Arc::clone(&config), Arc::clone(&mcp_tools), handle.clone())),
             telegram: reporter.clone(),
             url: url.clone(),

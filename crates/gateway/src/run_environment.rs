@@ -18,6 +18,7 @@ use countersign_core::{
     session::ModelRef,
     tool::ToolSpec,
 };
+use countersign_foreign_calls::{CallLimits, is_decision_only};
 use countersign_policy_admin::{service_tools, tool_catalog::ToolCatalog, tool_inventory};
 use countersign_runtime::{
     DueFiring, EnvironmentFor, ResolvedModel, RunEnvironment, ServiceOutcome, SummaryPrompts,
@@ -107,7 +108,7 @@ impl RunEnvironment for GatewayEnvironment {
             if let Some(outcome) = self.mcp.call_for_agent(content, cancel.clone()).await {
                 return outcome;
             }
-            if mcp::is_decision_only(content) {
+            if is_decision_only(content) {
                 return ServiceOutcome::Done(String::new());
             }
             let Some((service, call)) = self.calls.get(&*content.tool) else {
@@ -181,23 +182,23 @@ pub(super) fn telegram_settings(
     }
 }
 
+/// Returns the limits of each program that calls over MCP or runs hooks.
+pub(super) fn call_limits(config: &Config) -> CallLimits {
+    CallLimits {
+        per_minute: config.limits.max_requests_per_minute,
+        pending: config.limits.max_pending_approvals,
+        approval_timeout: config.approval_timeout,
+        question_timeout: config.clarify_timeout,
+    }
+}
+
 /// Returns the settings of the MCP server. It offers the tools of agent-gate.
-pub(super) fn mcp_settings(
-    config: &Config,
-    agents: &agent_gate::Settings,
-    mcp_tools: &Arc<McpTools>,
-) -> mcp::McpSettings {
+pub(super) fn mcp_settings(agents: &agent_gate::Settings, mcp_tools: &Arc<McpTools>) -> mcp::McpSettings {
     mcp::McpSettings {
         listed: agents.tools.service_order().to_vec(),
         tools: Arc::clone(agents.tools.services()),
         secrets: agents.secrets.clone(),
         further: Some(Arc::clone(mcp_tools) as Arc<dyn mcp::FurtherTools>),
-        limits: mcp::McpLimits {
-            per_minute: config.limits.max_requests_per_minute,
-            pending: config.limits.max_pending_approvals,
-            approval_timeout: config.approval_timeout,
-            question_timeout: config.clarify_timeout,
-        },
         own_header: mcp_tools.own_header(),
     }
 }

@@ -9,6 +9,7 @@ mod burst;
 mod figure;
 mod gates;
 mod gsv;
+mod hooks;
 mod host_tool;
 mod latency;
 mod long_session;
@@ -373,6 +374,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
     }
     audit::measure_all(&binary, &mut suite);
     mcp::measure_all(&binary, &mut suite);
+    hooks::measure_all(&binary, &mut suite);
     scale::measure_all(&binary, options.large, &mut suite);
     let figures = suite.figures;
     if let Some(file) = &options.report {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bot_api_stub;
 pub(crate) mod gateway;
+pub(crate) mod hook_process;
 pub(crate) mod host;
 pub(crate) mod http;
 pub(crate) mod mcp_server;

@@ -47,6 +47,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         "kill" => kill::run(&kill::Options::parse(rest)?),
         bench::FAN_OUT => bench::fan_out(rest),
         fixture::mcp_server::MCP_SERVER => fixture::mcp_server::serve(rest),
+        fixture::hook_process::SOCKET_CLIENT => fixture::hook_process::run_client(rest),
         in_process::BENCH => in_process::run(rest),
         in_process::YARDSTICK => in_process::run_yardstick(rest),
         unknown => {

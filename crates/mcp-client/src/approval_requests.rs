@@ -151,6 +151,7 @@ impl ApprovalRequester {
                 service: Some(Arc::clone(&self.service)),
                 executor: RequestExecutor::Service,
                 paths: Vec::new(),
+                cwd: String::new(),
                 effect: ToolEffect::Changes,
                 // Approving the same tools twice is approving them once.
                 repeat: RepeatMode::Idempotent,

@@ -156,6 +156,7 @@ pub fn build_request(tool: Option<&ServiceTool>, tool_request: AgentToolRequest<
         service: tool.map(|tool| Arc::clone(&tool.service)),
         executor: RequestExecutor::Service,
         paths: Vec::new(),
+        cwd: String::new(),
         tool: name.into(),
         arguments: args,
         signatures,

@@ -79,7 +79,21 @@ pub enum StartFolder {
 }
 
 /// The arguments of a shell call that change nothing about what its line does; `cwd` is where the line runs.
-const HARMLESS_ARGUMENTS: [&str; 6] = ["timeout", "head", "tail", "pty", "async", "cwd"];
+const HARMLESS_ARGUMENTS: [&str; 12] = [
+    "timeout",
+    "head",
+    "tail",
+    "pty",
+    "async",
+    "cwd",
+    // Those of other agents, for the same purposes and for people.
+    "description",
+    "justification",
+    "run_in_background",
+    "is_background",
+    "yield_time_ms",
+    "max_output_tokens",
+];
 
 impl<'a> ShellCall<'a> {
     /// Returns the argument that is a shell line, with the line. `None` if there is no such argument, or it is no text.

@@ -51,6 +51,7 @@ use crate::{GateRequest, Protocol};
 /// #     service: Some("house".into()),
 /// #     executor: call::RequestExecutor::Service,
 /// #     paths: Vec::new(),
+/// #     cwd: String::new(),
 /// #     effect: ToolEffect::Changes,
 /// #     repeat: RepeatMode::Once,
 /// # };

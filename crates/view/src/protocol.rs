@@ -20,6 +20,14 @@ pub enum Protocol {
     Hermes,
     /// Model Context Protocol.
     Mcp,
+    /// Hooks of Claude Code.
+    Claude,
+    /// Hooks of Codex.
+    Codex,
+    /// Hooks of Gemini CLI.
+    Gemini,
+    /// Hooks of Copilot CLI.
+    Copilot,
     /// The gateway's own HTTP interface.
     Api,
     /// The gateway's web console.
@@ -28,9 +36,25 @@ pub enum Protocol {
 
 impl Protocol {
     /// The protocols that a gateway serves, in the order in which texts list them.
-    pub const OF_GATEWAY: [Self; 6] = [Self::AgentGate, Self::Console, Self::Api, Self::Gsv, Self::Hermes, Self::Mcp];
+    pub const OF_GATEWAY: [Self; 10] = [
+        Self::AgentGate,
+        Self::Console,
+        Self::Api,
+        Self::Gsv,
+        Self::Hermes,
+        Self::Mcp,
+        Self::Claude,
+        Self::Codex,
+        Self::Gemini,
+        Self::Copilot,
+    ];
     /// The protocols over standard input and output. Each has a rules file in its agent directory.
     pub const STDIO: [Self; 2] = [Self::Omp, Self::Gjc];
+
+    /// The protocols whose programs run what the gateway allows.
+    pub const FOREIGN: [Self; 5] = [Self::Mcp, Self::Claude, Self::Codex, Self::Gemini, Self::Copilot];
+    /// The protocols of hooks.
+    pub const HOOKS: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Copilot];
 
     /// Returns the name under which records keep it.
     pub const fn name(self) -> &'static str {
@@ -41,6 +65,10 @@ impl Protocol {
             Self::Gsv => "gsv",
             Self::Hermes => "hermes",
             Self::Mcp => "mcp",
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Copilot => "copilot",
             Self::Api => "api",
             Self::Console => "console",
         }

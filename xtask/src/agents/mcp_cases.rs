@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use countersign_scripted_model::{ModelScript, ScriptId, StubServer};
 use serde_json::json;
 
 use crate::agents::{
@@ -15,8 +16,6 @@ use crate::agents::{
     process::{ProcessGroup, wait_for},
     relay,
     scratch_gateway::{GateAnswer, ScratchGateway},
-    script::{ModelScript, ScriptId},
-    stub_server::StubServer,
 };
 
 /// Longest time for a step of a program.

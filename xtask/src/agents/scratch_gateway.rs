@@ -11,12 +11,10 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use countersign_scripted_model::SERVICE_PATH;
 use serde_json::Value;
 
-use crate::agents::{
-    process::{ProcessGroup, bounded_command, wait_for},
-    stub_server::SERVICE_PATH,
-};
+use crate::agents::process::{ProcessGroup, bounded_command, wait_for};
 
 /// Longest time for a start, and for a gate.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -33,7 +33,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("policy-admin", &["core", "runtime", "files", "view", "config"]),
     ("conversations", &["core", "runtime", "config", "agent-dir"]),
     ("adapter-agent-gate", &["core", "protocol", "runtime", "view", "http", "policy-admin"]),
-    ("adapter-mcp", &["core", "runtime", "view", "config", "http", "policy-admin"]),
+    ("scripted-model", &[]),
+    ("guard", &["files"]),
+    ("foreign-calls", &["core", "runtime", "view", "http"]),
+    ("adapter-hooks", &["core", "runtime", "view", "http", "foreign-calls"]),
+    ("adapter-mcp", &["core", "runtime", "view", "config", "http", "policy-admin", "foreign-calls"]),
     ("adapter-hermes", &["core", "protocol", "runtime", "view", "config", "http", "conversations"]),
     ("adapter-gsv", &["core", "protocol", "runtime", "files", "view", "config", "telegram", "http", "conversations"]),
     (
@@ -62,6 +66,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "adapter-agent-gate",
             "adapter-hermes",
             "adapter-gsv",
+            "foreign-calls",
+            "adapter-hooks",
             "adapter-mcp",
             "adapter-omp",
             "adapter-gjc",
@@ -85,13 +91,15 @@ const EDGES: &[(&str, &[&str])] = &[
             "http",
             "policy-admin",
             "mcp-client",
+            "guard",
+            "scripted-model",
             "adapter-omp",
             "adapter-gjc",
             "gateway",
         ],
     ),
     ("loadtest", &["core", "store", "tools", "runtime"]),
-    ("xtask", &[]),
+    ("xtask", &["scripted-model"]),
 ];
 
 const BINARY: &str = "countersign";

@@ -202,6 +202,7 @@ pub(super) mod tests {
             service: Some("house".into()),
             executor: RequestExecutor::Service,
             paths: Vec::new(),
+            cwd: String::new(),
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         };

@@ -17,6 +17,7 @@ use countersign_core::{
     time::Millis,
     tool::ToolSpec,
 };
+use countersign_foreign_calls::{CallLimits, ForeignCalls};
 use countersign_runtime::{
     Clock, CommandSource, InboxLane, OwnerHandle, OwnerOptions, ResolvedModel, RunEnvironment, ServiceOutcome,
     store::MemoryLog,
@@ -37,7 +38,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     adapter::{McpAdapter, McpSettings},
     further_tools::{FurtherTool, FurtherTools},
-    limits::McpLimits,
 };
 
 /// Gateway whose further tools answer with a number that counts.
@@ -132,11 +132,12 @@ impl Fixture {
             tools: Arc::default(),
             secrets: GatewaySecrets::default(),
             further: Some(tool.clone()),
-            limits: McpLimits { per_minute: 60, pending: 10, approval_timeout: hour, question_timeout: hour },
             own_header: None,
         };
         let source = owner.source(InboxLane::Request);
-        Self { adapter: McpAdapter::open(owner, clock, settings).await.unwrap(), tool, source }
+        let limits = CallLimits { per_minute: 60, pending: 10, approval_timeout: hour, question_timeout: hour };
+        let calls = Arc::new(ForeignCalls::open(owner, clock, limits).await.unwrap());
+        Self { adapter: McpAdapter::new(calls, settings), tool, source }
     }
 
     fn connect(&self) -> Host {

@@ -1,4 +1,8 @@
-use countersign_core::id::PrincipalId;
+use std::sync::Arc;
+
+use countersign_core::id::{PrincipalId, SessionId};
+use countersign_foreign_calls::Requester;
+use countersign_view::Protocol;
 use rmcp::{
     model::{EmptyResult, JsonRpcMessage, RequestId, ServerResult},
     transport::Transport as _,
@@ -9,7 +13,6 @@ use tokio::io::{
 };
 
 use super::{LARGEST_MESSAGE, MOST_OPEN, StreamTransport};
-use crate::requester::Requesters;
 
 struct Connection {
     transport: StreamTransport<ReadHalf<DuplexStream>>,
@@ -22,7 +25,8 @@ impl Connection {
         let (ours, theirs) = duplex(1 << 16);
         let (reader, writer) = split(ours);
         let (replies, client) = split(theirs);
-        let requester = Requesters::default().for_principal(&PrincipalId::new("local:1"), 60);
+        let (principal, session) = (PrincipalId::new("local:1"), SessionId::new("mcp:local:1"));
+        let requester = Arc::new(Requester::new(Protocol::Mcp, principal, session, String::new(), 60));
         let transport = StreamTransport::new(BufReader::new(reader), writer, requester);
         Self { transport, client, replies: BufReader::new(replies).lines() }
     }

@@ -99,6 +99,8 @@ pub struct AgentRequest {
     pub executor: RequestExecutor,
     /// Paths of files that it uses, of this machine or of one that the floor is to hold for as well.
     pub paths: Vec<String>,
+    /// Current folder of the requester on this machine, absolute; empty if it has none. Relative paths count from it.
+    pub cwd: String,
     /// Effect of the tool: whether it only reads.
     pub effect: ToolEffect,
     /// Repeat mode: whether it may be repeated.

@@ -142,6 +142,9 @@ pub struct RequestContent {
     /// Paths of files that it uses: the floor holds for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
+    /// Current folder of the requester; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cwd: String,
 }
 
 /// A fact about one call.

@@ -118,6 +118,7 @@ impl GateReply {
 /// #     service: Some("house".into()),
 /// #     executor: call::RequestExecutor::Service,
 /// #     paths: Vec::new(),
+/// #     cwd: String::new(),
 /// #     effect: ToolEffect::Changes,
 /// #     repeat: RepeatMode::Once,
 /// # };

@@ -165,6 +165,12 @@ impl AgentRequests {
         self.keys.get(key)
     }
 
+    /// Returns the requests whose keys begin with `prefix`.
+    pub fn requests_with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a KeyedRequest> {
+        let from = self.keys.range::<str, _>((std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded));
+        from.take_while(move |(key, _)| key.starts_with(prefix)).map(|(_, keyed)| keyed)
+    }
+
     /// Returns the requests of all keys.
     pub fn keyed_requests(&self) -> impl Iterator<Item = &KeyedRequest> {
         self.keys.values()

@@ -39,6 +39,7 @@ fn request_command(wire: &str, key: Option<&str>, path: &str) -> Command {
         service: Some("house".into()),
         executor: RequestExecutor::Service,
         paths: Vec::new(),
+        cwd: String::new(),
         effect: ToolEffect::Changes,
         repeat: RepeatMode::Once,
     })))

@@ -60,6 +60,12 @@ impl TargetArgs {
         self.config.clone().or_else(|| if self.data.is_none() { default_config() } else { None })
     }
 
+    /// Returns the data directory that the flags name, or the user's. A configuration in the current folder does not count: that may be
+    /// somebody else's repository.
+    pub(super) fn named_data_dir(&self) -> anyhow::Result<DataDir> {
+        DataDir::find(self.config.as_deref(), self.data.as_deref())
+    }
+
     pub(super) fn data_dir(&self) -> anyhow::Result<DataDir> {
         let place = DataDir::find(self.config_path().as_deref(), self.data.as_deref())?;
         if place.folder.is_file() {

@@ -18,6 +18,7 @@ mod demo;
 mod demo_terminal;
 mod every_surface;
 mod gateway_lookup;
+mod guard;
 mod kept_names;
 mod log_redaction;
 mod mcp_changes;

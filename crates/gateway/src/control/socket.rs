@@ -10,6 +10,7 @@ use std::{
 };
 
 use countersign_adapter_gjc as gjc;
+use countersign_adapter_hooks::{HookAdapter, HookRequest};
 use countersign_adapter_mcp::McpAdapter;
 use countersign_adapter_omp::{attach::AttachServer, serve_attached};
 use countersign_config::logging::LogLevels;
@@ -17,6 +18,7 @@ use countersign_core::{
     engine::{Event, RecordedFact},
     id::PrincipalId,
 };
+use countersign_foreign_calls::Delivery;
 use countersign_http::listen::{self, log_throttle::LogThrottle, peer::LocalPeer};
 use countersign_http::open_connections::OpenConnections;
 use countersign_runtime::OwnerHandle;
@@ -25,9 +27,13 @@ use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    net::{UnixListener, UnixStream, unix::OwnedWriteHalf},
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
     sync::Semaphore,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{ControlReply, Request, answer_request};
 use crate::{mcp_approvals, mcp_changes::apply_changes, mcp_tools::McpTools};
@@ -211,6 +217,8 @@ pub struct SocketParts {
     pub attach_server: Arc<AttachServer>,
     /// Hosts of MCP.
     pub mcp: Arc<McpAdapter>,
+    /// Hooks of agents.
+    pub hooks: Arc<HookAdapter>,
     /// Tools of MCP servers.
     pub mcp_tools: Arc<McpTools>,
     /// Log levels.
@@ -228,7 +236,7 @@ struct SocketCaller {
 }
 
 async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &SocketCaller) -> std::io::Result<()> {
-    let SocketParts { attach_server, mcp, mcp_tools, levels, open_connections } = parts;
+    let SocketParts { attach_server, mcp, hooks, mcp_tools, levels, open_connections } = parts;
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
     let SocketCaller { user, by, may_attach } = caller;
@@ -267,6 +275,10 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
                 mcp.serve_stream(reading, writing, &principals::of_mcp_host(*user)).await;
                 return Ok(());
             }
+            Ok(Request::Hook(hook)) => {
+                let _open = open_connections.hooks.increment_guard();
+                return answer_hook(hooks, &hook, reading, &mut writing).await;
+            }
             Ok(Request::LogLevel { .. }) if !may_attach => {
                 ControlReply::Error("only the gateway's own user may change the log level".to_owned())
             }
@@ -294,6 +306,39 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
         };
         write_reply(&mut writing, &answered).await?;
     }
+}
+
+/// Answers a hook. A hook that has gone before leaves its gate open, and the decision to the same call repeated.
+async fn answer_hook(
+    hooks: &HookAdapter,
+    hook: &HookRequest,
+    mut reading: BufReader<OwnedReadHalf>,
+    writing: &mut OwnedWriteHalf,
+) -> std::io::Result<()> {
+    let (delivery, cancel) = (Delivery::default(), CancellationToken::new());
+    let mut answering = Box::pin(hooks.answer(hook, None, &delivery, &cancel));
+    let mut rest = [0_u8; 1];
+    let reply = tokio::select! {
+        reply = &mut answering => reply,
+        // Its process sends one line and stays: anything else is its end.
+        _ = reading.read(&mut rest) => {
+            cancel.cancel();
+            drop(answering.await);
+            delivery.abandon();
+            return Ok(());
+        }
+    };
+    drop(answering);
+    let written = match serde_json::to_value(&reply) {
+        Ok(reply) => write_reply(writing, &ControlReply::Ok(reply)).await,
+        Err(error) => Err(std::io::Error::other(error)),
+    };
+    if written.is_ok() {
+        delivery.confirm()
+    } else {
+        delivery.abandon()
+    }
+    written
 }
 
 /// Refuses every request of an agent's command.

@@ -6,6 +6,7 @@ use axum::Router;
 use countersign_adapter_agent_gate::AgentGateAdapter;
 use countersign_adapter_gsv as gsv;
 use countersign_adapter_hermes::{self as hermes, HermesContext};
+use countersign_adapter_hooks::{self as hooks, HookAdapter};
 use countersign_adapter_mcp::{self as mcp, McpAdapter};
 use countersign_api::{self as api, ApiContext};
 use countersign_config::Config;
@@ -39,6 +40,7 @@ pub(super) struct RouteParts {
     pub(super) agents: Arc<AgentGateAdapter>,
     pub(super) peers: Arc<gsv::GsvAdapter>,
     pub(super) mcp: Arc<McpAdapter>,
+    pub(super) hooks: Arc<HookAdapter>,
     pub(super) mcp_servers: Arc<GatewayMcpServers>,
     pub(super) telegram: Option<HealthProbe>,
     pub(super) url: String,
@@ -49,7 +51,7 @@ impl RouteParts {
     /// Builds every route that is no WebSocket. `None` if the owner has ended.
     pub(super) async fn into_router(self) -> Option<Router> {
         let Self { handle, clock, config, chats, auth, started_at, tool_inventory, rules_file, .. } = self;
-        let Self { services, agents, peers, mcp, mcp_servers, telegram, url, open_connections, .. } = self;
+        let Self { services, agents, peers, mcp, hooks, mcp_servers, telegram, url, open_connections, .. } = self;
         let verifying = Arc::new(tokio::sync::Semaphore::new(1));
         let api = ApiContext {
             handle: handle.clone(),
@@ -99,6 +101,7 @@ impl RouteParts {
             .merge(metrics::routes(&Arc::new(metrics)))
             .merge(gsv::webhook_routes(&peers))
             .merge(mcp::routes(&mcp, &auth))
+            .merge(hooks::routes(&hooks, &auth))
             .merge(hermes::open(&Arc::new(hermes)).await?);
         Some(web::with_fallbacks(pages, &auth, hermes::unknown_route))
     }

@@ -86,6 +86,8 @@ pub const TABLE: &[RouteEntry] = &[
     ("POST", "/mcp", Needs(Call), Acts),
     ("GET", "/mcp", Needs(Call), Tells),
     ("DELETE", "/mcp", Needs(Call), Acts),
+    // hooks
+    ("POST", "/hooks/claude", Needs(Call), Acts),
     // the console
     ("GET", "/console", Person, Tells),
     ("GET", "/console/", Person, Tells),

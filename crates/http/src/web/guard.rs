@@ -25,6 +25,8 @@ use crate::{
 pub const METRICS: &str = "/metrics";
 /// Path of MCP, whose clients are programs.
 const MCP: &str = "/mcp";
+/// Beginning of the paths of hooks, whose clients are programs.
+const HOOKS: &str = "/hooks/";
 /// Time limit of receiving a form.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a caller that may be an agent's command is checked once more.
@@ -229,6 +231,7 @@ fn unauthenticated_response(parts: &Parts) -> Response {
     if path.starts_with("/api/")
         || path == METRICS
         || path == MCP
+        || path.starts_with(HOOKS)
         || header_text(&parts.headers, "accept").is_some_and(|kind| kind.contains("event-stream"))
     {
         return refusal_response(parts, StatusCode::UNAUTHORIZED, "Authentication required");

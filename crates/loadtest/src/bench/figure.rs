@@ -44,12 +44,13 @@ pub(crate) enum FigureGroup {
     Hermes,
     Gsv,
     Mcp,
+    Hooks,
     Scale,
 }
 
 impl FigureGroup {
     /// All groups, in the order of the pages.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Start,
         Self::Record,
         Self::Policy,
@@ -58,6 +59,7 @@ impl FigureGroup {
         Self::Hermes,
         Self::Gsv,
         Self::Mcp,
+        Self::Hooks,
         Self::Scale,
     ];
 
@@ -72,6 +74,7 @@ impl FigureGroup {
             Self::Hermes => "hermes",
             Self::Gsv => "gsv",
             Self::Mcp => "MCP",
+            Self::Hooks => "Hooks",
             Self::Scale => "Scale of one gateway",
         }
     }
@@ -87,6 +90,7 @@ impl FigureGroup {
             Self::Hermes => "hermes",
             Self::Gsv => "gsv",
             Self::Mcp => "mcp",
+            Self::Hooks => "hooks",
             Self::Scale => "scale",
         }
     }

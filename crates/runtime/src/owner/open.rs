@@ -277,6 +277,7 @@ mod tests {
             service: Some("house".into()),
             executor: RequestExecutor::Service,
             paths: Vec::new(),
+            cwd: String::new(),
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         })))

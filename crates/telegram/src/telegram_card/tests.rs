@@ -65,6 +65,7 @@ fn card_request(tool: &str, signature: &str, arguments: Value, named: Option<&[&
             further_signatures: Vec::new(),
             undeclared: vec!["extra".to_owned()],
             paths: Vec::new(),
+            cwd: String::new(),
         })),
     });
     CardContent::new(&gate(&ALL), &content.into(), call.as_ref(), Vec::new(), None)

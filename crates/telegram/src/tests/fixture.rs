@@ -246,6 +246,7 @@ impl MessengerFixture {
             service: Some("house".into()),
             executor: call::RequestExecutor::Service,
             paths: Vec::new(),
+            cwd: String::new(),
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,
         };

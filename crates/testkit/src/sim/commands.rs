@@ -213,6 +213,7 @@ fn agent_command(rng: &mut SimRng, engine: &Engine) -> Command {
         service: rng.chance(90).then(|| "house".into()),
         executor: call::RequestExecutor::Service,
         paths: Vec::new(),
+        cwd: String::new(),
         effect: ToolEffect::Changes,
         repeat: rng.pick(&[RepeatMode::Once, RepeatMode::Idempotent]),
     })))

@@ -66,6 +66,7 @@ pub(super) fn submit_request(
             further_signatures: signatures.collect(),
             undeclared: request.undeclared,
             paths: request.paths,
+            cwd: request.cwd,
         })),
         arguments: request.arguments,
     };

@@ -12,19 +12,19 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use crate::agents::{
+use crate::{
     http::{HttpReply, HttpRequest},
     script::{ModelScript, ScriptId, ScriptStep},
     wire::{ModelReply, Wire},
 };
 
 /// Prefix of the paths of the service.
-pub(crate) const SERVICE_PATH: &str = "/service/";
+pub const SERVICE_PATH: &str = "/service/";
 
 /// Running server. It ends with the process.
-pub(crate) struct StubServer {
+pub struct StubServer {
     /// Address without a path, such as `http://127.0.0.1:4711`.
-    pub(crate) url: String,
+    pub url: String,
     state: Arc<ServerState>,
 }
 
@@ -53,7 +53,10 @@ struct ScriptProgress {
 
 impl StubServer {
     /// Starts a server on a port of its own.
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("no port on loopback")?;
         let url = format!("http://{}", listener.local_addr()?);
         let state = Arc::<ServerState>::default();
@@ -71,7 +74,7 @@ impl StubServer {
     }
 
     /// Adds a script.
-    pub(crate) fn add_script(&self, script: ModelScript) -> ScriptId {
+    pub fn add_script(&self, script: ModelScript) -> ScriptId {
         let mut shared = self.state.lock();
         let id = ScriptId(shared.scripts.len() + 1);
         shared.scripts.insert(id, ScriptProgress { script, results: Vec::new(), released: 0, ending: None });
@@ -79,7 +82,7 @@ impl StubServer {
     }
 
     /// Lets the model make one further call.
-    pub(crate) fn release_call(&self, id: ScriptId) {
+    pub fn release_call(&self, id: ScriptId) {
         if let Some(progress) = self.state.lock().scripts.get_mut(&id) {
             progress.released += 1;
         }
@@ -90,7 +93,7 @@ impl StubServer {
     ///
     /// # Errors
     /// The script ended before, or `limit` is over.
-    pub(crate) fn wait_result(&self, id: ScriptId, count: usize, limit: Duration) -> anyhow::Result<String> {
+    pub fn wait_result(&self, id: ScriptId, count: usize, limit: Duration) -> anyhow::Result<String> {
         let is_open = |shared: &mut SharedState| {
             let progress = shared.scripts.get(&id);
             progress.is_some_and(|progress| progress.results.len() < count && progress.ending.is_none())
@@ -106,7 +109,7 @@ impl StubServer {
     }
 
     /// Returns how often the service was called at `path`.
-    pub(crate) fn action_count(&self, path: &str) -> usize {
+    pub fn action_count(&self, path: &str) -> usize {
         self.state.lock().actions.get(path).copied().unwrap_or_default()
     }
 }
@@ -166,7 +169,7 @@ mod tests {
     use serde_json::json;
 
     use super::{HttpReply, HttpRequest, ModelScript, StubServer};
-    use crate::agents::script::ScriptId;
+    use crate::script::ScriptId;
     use std::time::Duration;
 
     fn ask(server: &StubServer, target: &str, body: &serde_json::Value) -> HttpReply {

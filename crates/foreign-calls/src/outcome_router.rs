@@ -16,18 +16,44 @@ use crate::delivery::OutcomeSharing;
 
 /// Outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct CallOutcome {
-    pub(super) call: CallId,
+pub struct CallOutcome {
+    pub call: CallId,
     /// Gate that decided it, if a person did.
-    pub(super) gate: Option<GateId>,
-    pub(super) end: CallEnd,
+    pub gate: Option<GateId>,
+    pub end: CallEnd,
     /// Result as JSON text, or the reason why there is none.
-    pub(super) content: Arc<str>,
+    pub content: Arc<str>,
+}
+
+impl CallOutcome {
+    /// Reports whether the call was allowed, and done by whoever does it.
+    pub fn is_done(&self) -> bool {
+        self.end == CallEnd::Done { error: false }
+    }
+
+    /// Returns the reason why it was not done, for the agent.
+    pub fn reason(&self) -> &str {
+        if self.content.trim().is_empty() { plain_reason(self.end) } else { &self.content }
+    }
+}
+
+/// Returns the text for a missing reason.
+const fn plain_reason(end: CallEnd) -> &'static str {
+    match end {
+        CallEnd::Done { .. } => "Failed",
+        CallEnd::Failed => "Not run",
+        CallEnd::Denied => "Denied by policy",
+        CallEnd::Refused => "Denied by user",
+        CallEnd::Expired => "Approval timed out",
+        CallEnd::Limited => "Too many pending approvals",
+        CallEnd::Skipped | CallEnd::Cancelled => "Not run",
+        CallEnd::Unknown => "Outcome unknown",
+    }
 }
 
 /// Requests that wait.
 #[derive(Default)]
-pub(super) struct OutcomeRouter(Mutex<RouterState>);
+pub(crate) struct OutcomeRouter(Mutex<RouterState>);
 
 #[derive(Default)]
 struct RouterState {
@@ -52,7 +78,7 @@ enum RoutedFact {
 impl OutcomeRouter {
     /// Follows the releases of an owner, for as long as it has any. When it can no longer be followed, `closing` is set:
     /// no request would be answered any more.
-    pub(super) async fn follow_facts(handle: &OwnerHandle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
+    pub(crate) async fn follow_facts(handle: &OwnerHandle, closing: watch::Sender<bool>) -> Option<Arc<Self>> {
         let router = Arc::new(Self::default());
         let mut facts = handle.follow_facts(routed_fact).await?;
         let follower = Arc::clone(&router);
@@ -70,7 +96,7 @@ impl OutcomeRouter {
     }
 
     /// Waits for the outcome of a call. The sender is dropped if another identical call gets it.
-    pub(super) fn wait_for_call(&self, call: CallId, sharing: OutcomeSharing) -> oneshot::Receiver<CallOutcome> {
+    pub(crate) fn wait_for_call(&self, call: CallId, sharing: OutcomeSharing) -> oneshot::Receiver<CallOutcome> {
         let (sender, outcome) = oneshot::channel();
         let mut state = self.0.lock();
         let waited = state.calls.entry(call).or_default();
@@ -80,7 +106,7 @@ impl OutcomeRouter {
     }
 
     /// Waits for the resolution of a gate.
-    pub(super) fn wait_for_gate(&self, gate: GateId) -> oneshot::Receiver<()> {
+    pub(crate) fn wait_for_gate(&self, gate: GateId) -> oneshot::Receiver<()> {
         let (sender, resolved) = oneshot::channel();
         let mut state = self.0.lock();
         let waiting = state.gates.entry(gate).or_default();
@@ -90,7 +116,7 @@ impl OutcomeRouter {
     }
 
     /// Forgets the waits of requests that are gone.
-    pub(super) fn forget_closed(&self, call: CallId) {
+    pub(crate) fn forget_closed(&self, call: CallId) {
         let mut state = self.0.lock();
         let Some(waited) = state.calls.get_mut(&call) else { return };
         waited.waiting.retain(|(_, waiting)| !waiting.is_closed());
@@ -100,7 +126,7 @@ impl OutcomeRouter {
     }
 
     /// Forgets the waits for a gate of requests that are gone.
-    pub(super) fn forget_closed_gate(&self, gate: GateId) {
+    pub(crate) fn forget_closed_gate(&self, gate: GateId) {
         let mut state = self.0.lock();
         let Some(waiting) = state.gates.get_mut(&gate) else { return };
         waiting.retain(|waiting| !waiting.is_closed());
@@ -110,14 +136,14 @@ impl OutcomeRouter {
     }
 
     /// Notes the gate that decides a call.
-    pub(super) fn note_gate(&self, call: CallId, gate: GateId) {
+    pub(crate) fn note_gate(&self, call: CallId, gate: GateId) {
         if let Some(waited) = self.0.lock().calls.get_mut(&call) {
             waited.gate = Some(gate);
         }
     }
 
     /// Returns the gate for which a call waits.
-    pub(super) fn gate_of(&self, call: CallId) -> Option<GateId> {
+    pub(crate) fn gate_of(&self, call: CallId) -> Option<GateId> {
         self.0.lock().calls.get(&call).and_then(|waited| waited.gate)
     }
 

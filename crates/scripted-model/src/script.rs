@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agents::wire::{ModelCall, ModelReply, ModelRequest, OfferedTool, TOOL_SEARCH};
+use crate::wire::{ModelCall, ModelReply, ModelRequest, OfferedTool, TOOL_SEARCH};
 
 /// Beginning of each key.
 const KEY: &str = "script-";
@@ -13,11 +13,11 @@ const CLAUDE_PREFIX: &str = "mcp__countersign__";
 
 /// Number of a script, which makes its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ScriptId(pub(crate) usize);
+pub struct ScriptId(pub(crate) usize);
 
 impl ScriptId {
     /// Returns the text for the user that starts the script.
-    pub(crate) fn prompt(self) -> String {
+    pub fn prompt(self) -> String {
         format!("Please run {KEY}{}.", self.0)
     }
 
@@ -34,12 +34,13 @@ impl ScriptId {
 
 /// Calls that the model makes, all of one tool.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ModelScript {
+pub struct ModelScript {
     /// Name of the tool without the prefix of the program.
-    pub(crate) tool: &'static str,
-    pub(crate) arguments: Value,
+    pub tool: &'static str,
+    /// Arguments of each call.
+    pub arguments: Value,
     /// Number of calls. Each but the first waits for its release.
-    pub(crate) calls: usize,
+    pub calls: usize,
 }
 
 /// Next step of a script.
@@ -88,7 +89,7 @@ mod tests {
     use serde_json::json;
 
     use super::{ModelScript, ScriptId, ScriptStep};
-    use crate::agents::wire::{ModelReply, ModelRequest, OfferedTool};
+    use crate::wire::{ModelReply, ModelRequest, OfferedTool};
 
     fn request(tools: &[&str], results: usize) -> ModelRequest {
         let tool = |name: &&str| OfferedTool { name: (*name).to_owned(), namespace: None };

@@ -1,4 +1,4 @@
-//! Sessions in which requests are made over MCP, or for MCP servers.
+//! Sessions in which programs of others make requests.
 
 use countersign_core::{
     engine::{Command, CommandError, ResidencyScope},
@@ -8,21 +8,23 @@ use countersign_core::{
 use countersign_runtime::{CommandSource, OwnerError};
 use countersign_view::Protocol;
 
-/// Opens a session, or gives an open one these settings.
+/// Opens a session in the folder `cwd`, or gives an open one these settings.
 ///
 /// # Errors
 /// [`OwnerError`] if that cannot be recorded.
 pub async fn open_session(
     requests: &CommandSource,
+    protocol: Protocol,
     id: &SessionId,
     name: &str,
+    cwd: &str,
     settings: SessionSettings,
 ) -> Result<(), OwnerError> {
     let open = session::Command::Open {
-        cwd: String::new(),
+        cwd: cwd.to_owned(),
         name: Some(name.to_owned()),
         parent: None,
-        door: Some(Protocol::Mcp.name().to_owned()),
+        door: Some(protocol.name().to_owned()),
         settings: Box::new(settings.clone()),
     };
     match requests.send_command(Command::Session(id.clone(), open)).await {

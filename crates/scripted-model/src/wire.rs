@@ -9,7 +9,7 @@ mod responses;
 
 use serde_json::Value;
 
-use crate::agents::http::HttpReply;
+use crate::http::HttpReply;
 
 /// Tool of Claude Code that loads the definitions of further tools.
 pub(crate) const TOOL_SEARCH: &str = "ToolSearch";

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use countersign_core::{
@@ -12,12 +13,17 @@ use countersign_core::{
     engine::Command,
     id::{CallId, SessionId},
 };
-use countersign_runtime::CommandSource;
+use countersign_runtime::{CommandSource, OwnerError};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::sleep};
+
+/// Most deliveries that are recorded at once.
+const LARGEST_BATCH: usize = 4096;
+/// Time in which deliveries are collected before they are recorded. After a crash in it, the same call repeated gets the outcome again.
+const RECORD_DELAY: Duration = Duration::from_millis(20);
 
 /// Outcomes that are being delivered, or were delivered and are not recorded so yet.
-pub(super) struct Receipts {
+pub(crate) struct Receipts {
     taken: Arc<Mutex<HashMap<CallId, TakenOutcome>>>,
     recorder: mpsc::UnboundedSender<(SessionId, CallId)>,
 }
@@ -31,7 +37,7 @@ struct TakenOutcome {
 
 /// Sharing of an outcome among identical calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OutcomeSharing {
+pub enum OutcomeSharing {
     /// All that wait get it: the gateway has run the action once.
     All,
     /// One call gets it: the client acts on it, once.
@@ -40,14 +46,20 @@ pub(super) enum OutcomeSharing {
 
 impl Receipts {
     /// Starts to record deliveries with `source`, until this value is dropped.
-    pub(super) fn start(source: CommandSource) -> Arc<Self> {
+    pub(crate) fn start(source: CommandSource) -> Arc<Self> {
         let (recorder, mut delivered) = mpsc::unbounded_channel::<(SessionId, CallId)>();
         let taken: Arc<Mutex<HashMap<CallId, TakenOutcome>>> = Arc::default();
         let recorded = Arc::clone(&taken);
         tokio::spawn(async move {
             let mut batch = Vec::new();
-            // Those that arrive during a commit share the next one.
-            while delivered.recv_many(&mut batch, 4096).await > 0 {
+            while delivered.recv_many(&mut batch, LARGEST_BATCH).await > 0 {
+                // The record of a delivery must not keep the next call of the same client waiting for the disk.
+                sleep(RECORD_DELAY).await;
+                while batch.len() < LARGEST_BATCH
+                    && let Ok(next) = delivered.try_recv()
+                {
+                    batch.push(next);
+                }
                 let mut by_session: BTreeMap<SessionId, Vec<CallId>> = BTreeMap::new();
                 for (session, call) in batch.drain(..) {
                     by_session.entry(session).or_default().push(call);
@@ -69,12 +81,12 @@ impl Receipts {
     }
 
     /// Reports whether a client has got the outcome of a call, or is getting it.
-    pub(super) fn is_taken(&self, call: CallId) -> bool {
+    pub(crate) fn is_taken(&self, call: CallId) -> bool {
         self.taken.lock().contains_key(&call)
     }
 
     /// Begins the delivery of an outcome. `None` if another call has it and it is not shared.
-    pub(super) fn begin_delivery(
+    pub(crate) fn begin_delivery(
         self: &Arc<Self>,
         session: &SessionId,
         call: CallId,
@@ -86,41 +98,59 @@ impl Receipts {
         }
         taken.entry(call).or_default().under_way += 1;
         drop(taken);
-        Some(Receipt { receipts: Arc::clone(self), session: session.clone(), call, is_confirmed: false })
+        Some(Receipt {
+            receipts: Arc::clone(self),
+            session: session.clone(),
+            call,
+            is_confirmed: false,
+            is_recorded: false,
+        })
     }
 
     /// Records an outcome that no client will ask for as delivered.
-    pub(super) fn discard(self: &Arc<Self>, session: &SessionId, call: CallId) {
+    pub(crate) fn discard(self: &Arc<Self>, session: &SessionId, call: CallId) {
         if let Some(receipt) = self.begin_delivery(session, call, OutcomeSharing::One) {
             receipt.confirm();
         }
     }
 
-    fn end_delivery(&self, session: &SessionId, call: CallId, is_delivered: bool) {
+    fn end_delivery(&self, session: &SessionId, call: CallId, is_delivered: bool, is_recorded: bool) {
         let mut taken = self.taken.lock();
         let Some(outcome) = taken.get_mut(&call) else { return };
         outcome.under_way = outcome.under_way.saturating_sub(1);
         let is_first = is_delivered && !outcome.is_delivered;
         outcome.is_delivered |= is_delivered;
-        if outcome.under_way == 0 && !outcome.is_delivered {
+        if outcome.under_way == 0 && (is_recorded || !outcome.is_delivered) {
             taken.remove(&call);
         }
         drop(taken);
-        if is_first {
+        if is_first && !is_recorded {
             let _ = self.recorder.send((session.clone(), call));
         }
     }
 }
 
 /// Delivery of one outcome. Dropped without [`Receipt::confirm`], the outcome stays for the same call repeated.
-pub(super) struct Receipt {
+pub struct Receipt {
     receipts: Arc<Receipts>,
     session: SessionId,
     call: CallId,
     is_confirmed: bool,
+    is_recorded: bool,
 }
 
 impl Receipt {
+    /// Records the outcome as delivered before it is: after a crash nobody gets it a second time, and perhaps nobody gets it.
+    ///
+    /// # Errors
+    /// The reason why it could not be recorded. The outcome stays for the same call repeated.
+    pub(crate) async fn record(mut self, source: &CommandSource) -> Result<Self, OwnerError> {
+        let received = call::Command::Received { session: self.session.clone(), calls: vec![self.call] };
+        source.send_command(Command::Call(received)).await?;
+        self.is_recorded = true;
+        Ok(self)
+    }
+
     fn confirm(mut self) {
         self.is_confirmed = true;
     }
@@ -128,13 +158,13 @@ impl Receipt {
 
 impl Drop for Receipt {
     fn drop(&mut self) {
-        self.receipts.end_delivery(&self.session, self.call, self.is_confirmed);
+        self.receipts.end_delivery(&self.session, self.call, self.is_confirmed, self.is_recorded);
     }
 }
 
 /// Reply to one request of a client, on its way.
 #[derive(Clone, Default)]
-pub(super) struct Delivery(Arc<Mutex<DeliveryState>>);
+pub struct Delivery(Arc<Mutex<DeliveryState>>);
 
 #[derive(Default)]
 struct DeliveryState {
@@ -144,7 +174,7 @@ struct DeliveryState {
 
 impl Delivery {
     /// Attaches the outcome that the reply has. If the client has gone, the outcome is released at once.
-    pub(super) fn attach(&self, receipt: Receipt) {
+    pub fn attach(&self, receipt: Receipt) {
         let mut state = self.0.lock();
         if !state.is_over {
             state.receipt = Some(receipt);
@@ -152,14 +182,14 @@ impl Delivery {
     }
 
     /// Records that the connection has taken the whole reply.
-    pub(super) fn confirm(&self) {
+    pub fn confirm(&self) {
         if let Some(receipt) = self.end() {
             receipt.confirm();
         }
     }
 
     /// Records that the reply cannot be delivered any more.
-    pub(super) fn abandon(&self) {
+    pub fn abandon(&self) {
         drop(self.end());
     }
 

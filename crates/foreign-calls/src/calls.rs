@@ -9,6 +9,7 @@ use countersign_core::{
     call::{self, AgentRequest, CallEnd},
     engine::{Command, Engine, EngineReply, ResidencyScope},
     id::{CallId, GateId, Lsn, SessionId},
+    session::KeyedRequest,
     tool::ToolEffect,
 };
 use countersign_runtime::{CommandSource, OwnerError};
@@ -19,11 +20,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    adapter::McpAdapter,
+    decisions::{call_prefix, key_prefix},
     delivery::{Delivery, OutcomeSharing},
+    foreign_calls::ForeignCalls,
     outcome_router::CallOutcome,
     requester::Requester,
-    requests::key_prefix,
 };
 
 /// Interval of progress notifications.
@@ -33,13 +34,13 @@ const ATTEMPTS: usize = 16;
 
 /// Reason why a call has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CallProblem {
+pub enum CallProblem {
     /// Too many calls in the last minute.
     RateLimited,
     /// Another identical call got the decision.
     Superseded,
-    /// The client cancelled, or has gone. The request stays.
-    Cancelled,
+    /// The client cancelled, or has gone. The request stays, and waits at this gate if a person decides.
+    Cancelled(Option<GateId>),
     /// Refusal before policy, with the reason.
     Refused(String),
     /// The gateway is closing.
@@ -53,7 +54,7 @@ impl std::fmt::Display for CallProblem {
             Self::Superseded => {
                 f.write_str("Another identical call got this decision. Call again to request a new one")
             }
-            Self::Cancelled => f.write_str("Cancelled by the client; the request stays pending"),
+            Self::Cancelled(_) => f.write_str("Cancelled by the client; the request stays pending"),
             Self::Refused(reason) => f.write_str(reason),
             Self::Closing => f.write_str("The gateway is closing; the request stays pending"),
         }
@@ -61,20 +62,20 @@ impl std::fmt::Display for CallProblem {
 }
 
 /// Receiver of the progress of a call.
-pub(super) trait ProgressSink {
+pub trait ProgressSink {
     /// Reports that a call still waits, for `gate` if a person decides.
     fn report_wait(&mut self, gate: Option<GateId>) -> impl Future<Output = ()> + Send;
 }
 
 /// Call of a client.
-pub(super) struct ClientCall<'a, P> {
-    pub(super) adapter: &'a McpAdapter,
-    pub(super) requester: &'a Requester,
-    pub(super) request: AgentRequest,
-    pub(super) sharing: OutcomeSharing,
-    pub(super) delivery: &'a Delivery,
-    pub(super) progress: P,
-    pub(super) cancel: CancellationToken,
+pub struct ForeignCall<'a, P> {
+    pub calls: &'a ForeignCalls,
+    pub requester: &'a Requester,
+    pub request: AgentRequest,
+    pub sharing: OutcomeSharing,
+    pub delivery: &'a Delivery,
+    pub progress: P,
+    pub cancel: CancellationToken,
 }
 
 /// Request of the same call, as the engine has it.
@@ -105,28 +106,32 @@ enum RequestState {
     Forgotten,
 }
 
-impl<P: ProgressSink> ClientCall<'_, P> {
+impl<P: ProgressSink> ForeignCall<'_, P> {
     /// Runs the call.
-    pub(super) async fn run(mut self) -> Result<CallOutcome, CallProblem> {
-        if !self.requester.window.lock().try_count(self.adapter.clock.now()) {
+    pub async fn run(mut self) -> Result<CallOutcome, CallProblem> {
+        if !self.requester.window.lock().try_count(self.calls.clock.now()) {
             return Err(CallProblem::RateLimited);
         }
-        let source = self.adapter.requests.clone();
-        self.requester.open_session(&source, &self.adapter.limits).await.map_err(|refused| problem_of(&refused))?;
+        let source = self.calls.requests.clone();
+        self.requester.open_session(&source, &self.calls.limits).await.map_err(|refused| problem_of(&refused))?;
         let prefix = key_prefix(&self.request);
         for _ in 0..ATTEMPTS {
             let call = match self.find_known(&source, &prefix).await? {
                 KnownRequest::Known(call) => call,
                 KnownRequest::None { number, readings } => {
-                    readings.into_iter().for_each(|call| self.adapter.receipts.discard(&self.requester.session, call));
+                    readings.into_iter().for_each(|call| self.calls.receipts.discard(&self.requester.session, call));
                     self.submit_request(&source, format!("{prefix}{number}")).await?
                 }
             };
             let outcome = self.wait_for_outcome(&source, call).await?;
             // What rules decided, each identical call may act on.
             let sharing = if outcome.gate.is_some() { self.sharing } else { OutcomeSharing::All };
-            if let Some(receipt) = self.adapter.receipts.begin_delivery(&self.requester.session, outcome.call, sharing)
-            {
+            if let Some(receipt) = self.calls.receipts.begin_delivery(&self.requester.session, outcome.call, sharing) {
+                // What a person decided once is acted on once, also after a crash.
+                let receipt = match sharing {
+                    OutcomeSharing::One => receipt.record(&source).await.map_err(|refused| problem_of(&refused))?,
+                    OutcomeSharing::All => receipt,
+                };
                 self.delivery.attach(receipt);
                 return Ok(outcome);
             }
@@ -136,7 +141,7 @@ impl<P: ProgressSink> ClientCall<'_, P> {
 
     async fn find_known(&self, source: &CommandSource, prefix: &str) -> Result<KnownRequest, CallProblem> {
         let (session, prefix) = (self.requester.session.clone(), prefix.to_owned());
-        let (receipts, effect) = (Arc::clone(&self.adapter.receipts), self.request.effect);
+        let (receipts, effect) = (Arc::clone(&self.calls.receipts), self.request.effect);
         let read = source.read_of(ResidencyScope::Session(session.clone()), move |engine| {
             find_same(engine, &session, &prefix, effect, |call| receipts.is_taken(call))
         });
@@ -156,48 +161,46 @@ impl<P: ProgressSink> ClientCall<'_, P> {
 
     async fn wait_for_outcome(&mut self, source: &CommandSource, call: CallId) -> Result<CallOutcome, CallProblem> {
         // Before the look at the state, so that no end is missed between.
-        let mut routed = self.adapter.outcomes.wait_for_call(call, self.sharing);
+        let mut routed = self.calls.outcomes.wait_for_call(call, self.sharing);
         match self.read_request(source, call).await? {
             RequestState::Delivered { gate: Some(_), .. } if self.sharing == OutcomeSharing::One => {
                 drop(routed);
-                self.adapter.outcomes.forget_closed(call);
+                self.calls.outcomes.forget_closed(call);
                 return Err(CallProblem::Superseded);
             }
             RequestState::Over { end, lsn, gate } | RequestState::Delivered { end, lsn, gate } => {
                 drop(routed);
-                self.adapter.outcomes.forget_closed(call);
+                self.calls.outcomes.forget_closed(call);
                 // Without its text the outcome is not delivered: the same call repeated gets it.
-                let contents = self.adapter.handle.contents().get(&[lsn]).await;
+                let contents = self.calls.handle.contents().get(&[lsn]).await;
                 let mut texts = contents.map_err(|error| CallProblem::Refused(error.to_string()))?;
                 return Ok(CallOutcome { call, gate, end, content: texts.pop().flatten().unwrap_or_default() });
             }
             RequestState::Forgotten => {
                 drop(routed);
-                self.adapter.outcomes.forget_closed(call);
+                self.calls.outcomes.forget_closed(call);
                 return Err(CallProblem::Refused("The outcome of this call is no longer known".to_owned()));
             }
-            RequestState::Open { gate } => {
-                gate.into_iter().for_each(|gate| self.adapter.outcomes.note_gate(call, gate))
-            }
+            RequestState::Open { gate } => gate.into_iter().for_each(|gate| self.calls.outcomes.note_gate(call, gate)),
         }
         let mut ticks = interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
-        let mut closing = self.adapter.closing.subscribe();
+        let mut closing = self.calls.closing.subscribe();
         let problem = loop {
             tokio::select! {
                 outcome = &mut routed => match outcome {
                     Ok(outcome) => return Ok(outcome),
                     Err(_) => break CallProblem::Superseded,
                 },
-                () = self.cancel.cancelled() => break CallProblem::Cancelled,
+                () = self.cancel.cancelled() => break CallProblem::Cancelled(self.calls.outcomes.gate_of(call)),
                 () = wait_for_close(&mut closing) => break CallProblem::Closing,
                 _ = ticks.tick() => {
-                    let gate = self.adapter.outcomes.gate_of(call);
+                    let gate = self.calls.outcomes.gate_of(call);
                     self.progress.report_wait(gate).await;
                 }
             }
         };
         drop(routed);
-        self.adapter.outcomes.forget_closed(call);
+        self.calls.outcomes.forget_closed(call);
         Err(problem)
     }
 
@@ -209,8 +212,28 @@ impl<P: ProgressSink> ClientCall<'_, P> {
     }
 }
 
+impl ForeignCalls {
+    /// Reports whether a call with this tool and these arguments was allowed, in whatever folder: a program may have changed it since.
+    ///
+    /// # Errors
+    /// The reason why the session of the requester could not be opened or read.
+    pub async fn was_allowed(&self, requester: &Requester, request: &AgentRequest) -> Result<bool, CallProblem> {
+        requester.open_session(&self.requests, &self.limits).await.map_err(|refused| problem_of(&refused))?;
+        let (session, prefix) = (requester.session.clone(), call_prefix(request));
+        let scope = ResidencyScope::Session(session.clone());
+        let read = self.requests.read_of(scope, move |engine| {
+            let requests = engine.state().session(&session).and_then(|session| session.agent_requests());
+            requests.is_some_and(|requests| {
+                let is_allowed = |keyed: &KeyedRequest| matches!(keyed.over, Some((CallEnd::Done { error: false }, _)));
+                requests.requests_with_prefix(&prefix).any(is_allowed)
+            })
+        });
+        read.await.map(|(was_allowed, _)| was_allowed).ok_or(CallProblem::Closing)
+    }
+}
+
 async fn wait_for_close(closing: &mut watch::Receiver<bool>) {
-    // Its sender is the adapter's, which lives as long as the call.
+    // Its sender lives as long as the call.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 

@@ -1,0 +1,135 @@
+//! Answers of a hook, in words that its program knows. A word that it does not know would let the call run.
+
+use countersign_view::Protocol;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::input::HookEvent;
+
+/// Exit code with which every program blocks the call.
+pub(crate) const BLOCKED: u8 = 2;
+
+/// Decision about a call of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum HookDecision {
+    Allow,
+    /// The reason is for the agent.
+    Deny(String),
+    /// The program ends, and asks again when it is resumed.
+    Defer(String),
+}
+
+/// Answer of a hook: what its process writes, and how it ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HookReply {
+    /// The one JSON document on standard output; absent if the gateway has no opinion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<Value>,
+    /// Exit code of the process.
+    #[serde(default)]
+    pub exit: u8,
+    /// Text on standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl HookReply {
+    /// Returns the answer that blocks a call about which nothing else can be said.
+    pub fn failure(message: impl Into<String>) -> Self {
+        Self { document: None, exit: BLOCKED, message: Some(message.into()) }
+    }
+
+    /// Returns the answer without an opinion.
+    pub(crate) const fn silence() -> Self {
+        Self { document: None, exit: 0, message: None }
+    }
+
+    /// Encodes a decision for a program.
+    pub(crate) fn encode(protocol: Protocol, event: HookEvent, decision: &HookDecision) -> Self {
+        let document = match (protocol, event) {
+            (_, HookEvent::AfterCall) => return Self::silence(),
+            (Protocol::Gemini, _) => match decision {
+                HookDecision::Allow => json!({ "decision": "allow" }),
+                HookDecision::Deny(why) | HookDecision::Defer(why) => json!({ "decision": "deny", "reason": why }),
+            },
+            (Protocol::Copilot, _) => match decision {
+                HookDecision::Allow => json!({ "permissionDecision": "allow" }),
+                HookDecision::Deny(why) | HookDecision::Defer(why) => {
+                    json!({ "permissionDecision": "deny", "permissionDecisionReason": why })
+                }
+            },
+            (_, HookEvent::Permission) => {
+                let answer = match decision {
+                    HookDecision::Allow => json!({ "behavior": "allow" }),
+                    HookDecision::Deny(why) | HookDecision::Defer(why) => json!({ "behavior": "deny", "message": why }),
+                };
+                json!({ "hookSpecificOutput": { "hookEventName": "PermissionRequest", "decision": answer } })
+            }
+            // Codex lets a call run at every word but deny.
+            (Protocol::Codex, _) if *decision == HookDecision::Allow => return Self::silence(),
+            (_, HookEvent::BeforeCall) => {
+                let (word, why) = match decision {
+                    HookDecision::Allow => ("allow", None),
+                    HookDecision::Defer(why) if protocol == Protocol::Claude => ("defer", Some(why)),
+                    HookDecision::Deny(why) | HookDecision::Defer(why) => ("deny", Some(why)),
+                };
+                let mut answer = json!({ "hookEventName": "PreToolUse", "permissionDecision": word });
+                if let Some(why) = why {
+                    answer["permissionDecisionReason"] = why.as_str().into();
+                }
+                json!({ "hookSpecificOutput": answer })
+            }
+        };
+        Self { document: Some(document), exit: 0, message: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_view::Protocol::{Claude, Codex, Copilot, Gemini};
+    use serde_json::json;
+
+    use super::{HookDecision, HookEvent, HookReply};
+
+    /// Source: the truth table of `specs/guards.md`, section 1.
+    #[test]
+    fn each_program_gets_only_words_that_it_knows() {
+        let (allow, deny) = (HookDecision::Allow, HookDecision::Deny("no".to_owned()));
+        let defer = HookDecision::Defer("later".to_owned());
+        let before = |word: &str, why: Option<&str>| {
+            let mut answer = json!({ "hookEventName": "PreToolUse", "permissionDecision": word });
+            if let Some(why) = why {
+                answer["permissionDecisionReason"] = why.into();
+            }
+            Some(json!({ "hookSpecificOutput": answer }))
+        };
+        let permission = |decision| {
+            Some(json!({ "hookSpecificOutput": { "hookEventName": "PermissionRequest", "decision": decision } }))
+        };
+        for (protocol, event, decision, want) in [
+            (Claude, HookEvent::BeforeCall, &allow, before("allow", None)),
+            (Claude, HookEvent::BeforeCall, &deny, before("deny", Some("no"))),
+            (Claude, HookEvent::BeforeCall, &defer, before("defer", Some("later"))),
+            (Claude, HookEvent::Permission, &allow, permission(json!({ "behavior": "allow" }))),
+            (Claude, HookEvent::Permission, &deny, permission(json!({ "behavior": "deny", "message": "no" }))),
+            (Claude, HookEvent::Permission, &defer, permission(json!({ "behavior": "deny", "message": "later" }))),
+            (Codex, HookEvent::BeforeCall, &allow, None),
+            (Codex, HookEvent::BeforeCall, &deny, before("deny", Some("no"))),
+            (Codex, HookEvent::BeforeCall, &defer, before("deny", Some("later"))),
+            (Gemini, HookEvent::BeforeCall, &allow, Some(json!({ "decision": "allow" }))),
+            (Gemini, HookEvent::BeforeCall, &defer, Some(json!({ "decision": "deny", "reason": "later" }))),
+            (Copilot, HookEvent::BeforeCall, &allow, Some(json!({ "permissionDecision": "allow" }))),
+            (
+                Copilot,
+                HookEvent::BeforeCall,
+                &deny,
+                Some(json!({ "permissionDecision": "deny", "permissionDecisionReason": "no" })),
+            ),
+            (Claude, HookEvent::AfterCall, &allow, None),
+        ] {
+            let reply = HookReply::encode(protocol, event, decision);
+            assert_eq!((reply.document, reply.exit), (want, 0), "{protocol:?} {event:?} {decision:?}");
+        }
+        assert_eq!(HookReply::failure("x").exit, 2);
+    }
+}

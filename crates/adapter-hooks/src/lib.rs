@@ -1,0 +1,14 @@
+//! Hooks of agents that people already run: the program asks before each call, the gateway decides, and the program acts.
+//!
+//! It must not know rules, or what a tool does: a call becomes a request of the engine. Source: docs/protocol/hooks.md.
+
+mod adapter;
+mod answers;
+mod http_route;
+mod input;
+mod open_hooks;
+mod ran_calls;
+
+pub use adapter::{HookAdapter, HookRequest, PROOF_MARK};
+pub use answers::HookReply;
+pub use http_route::{PATH, routes};

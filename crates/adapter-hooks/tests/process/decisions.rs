@@ -1,0 +1,142 @@
+//! Decisions of rules and people about calls of each program.
+
+use countersign_testkit::process::{GatewayOptions, GatewayServer};
+use serde_json::{Value, json};
+
+use crate::hook_process::{RunningHook, claude_command, claude_input, decision, fixture, run_hook};
+
+#[test]
+fn rules_decide_about_calls_of_every_program() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    let codex = |command: &str| {
+        json!({
+            "session_id": "c0", "turn_id": "1", "cwd": "/srv/work", "hook_event_name": "PreToolUse", "model": "m",
+            "permission_mode": "default", "tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": "call_1",
+        })
+    };
+    let gemini = |command: &str| {
+        json!({
+            "session_id": "g0", "transcript_path": "/x", "cwd": "/srv/work", "hook_event_name": "BeforeTool",
+            "timestamp": "2026-11-27T10:00:00Z", "tool_name": "run_shell_command", "tool_input": {"command": command},
+        })
+    };
+    let copilot = |command: &str| {
+        json!({
+            "sessionId": "p0", "timestamp": 1, "cwd": "/srv/work", "toolName": "bash",
+            "toolArgs": json!({"command": command}).to_string(),
+        })
+    };
+    for (program, allowed, denied) in [
+        ("claude", claude_command("echo hi"), claude_command("rm -rf x")),
+        ("codex", codex("echo hi"), codex("rm -rf x")),
+        ("gemini", gemini("echo hi"), gemini("rm -rf x")),
+        ("copilot", copilot("echo hi"), copilot("rm -rf x")),
+    ] {
+        let yes = run_hook(&place, program, &allowed);
+        let want = match program {
+            "claude" => {
+                Some(json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}))
+            }
+            "codex" => None,
+            "gemini" => Some(json!({"decision": "allow"})),
+            _ => Some(json!({"permissionDecision": "allow"})),
+        };
+        assert_eq!((yes.code, &yes.document, yes.message.as_str()), (Some(0), &want, ""), "{program}");
+        let no = run_hook(&place, program, &denied);
+        let document = no.document.as_ref().unwrap();
+        let (word, why) = match program {
+            "claude" | "codex" => {
+                let decided = &document["hookSpecificOutput"];
+                (&decided["permissionDecision"], &decided["permissionDecisionReason"])
+            }
+            "gemini" => (&document["decision"], &document["reason"]),
+            _ => (&document["permissionDecision"], &document["permissionDecisionReason"]),
+        };
+        assert_eq!((no.code, word), (Some(0), &json!("deny")), "{program}");
+        assert!(why.as_str().unwrap().contains("Denied by policy"), "{program}: {why}");
+    }
+    assert!(place.pending_gates().is_empty());
+    place.verify_log();
+}
+
+#[test]
+fn a_person_decides_about_what_no_rule_covers() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    for allowed in [true, false] {
+        let mut input = claude_command("make install");
+        input["agent_id"] = json!("a1");
+        input["agent_type"] = json!("Explore");
+        let hook = RunningHook::start(&place, "claude", &[], &input.to_string());
+        let gate = place.wait_gates(1).remove(0);
+        assert_eq!(
+            [&gate["door"], &gate["session"], &gate["subject"]],
+            [&json!("claude"), &json!("claude:5f0c/Explore:a1"), &json!("bash(make install)")]
+        );
+        let id = gate["id"].as_str().unwrap();
+        if allowed {
+            place.allow_gate(id)
+        } else {
+            place.deny_gate(id)
+        }
+        let (word, why) = decision(&hook.finish());
+        assert_eq!(word, if allowed { "allow" } else { "deny" });
+        assert!(allowed || why.contains("Denied by") && why.contains(id), "{why}");
+    }
+    place.verify_log();
+}
+
+#[test]
+fn a_command_is_judged_in_the_folder_of_the_program() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    let rule = |input: &Value| RunningHook::start(&place, "claude", &["--wait", "1"], &input.to_string()).finish();
+    // Outside of the folder in which the session began a broad rule covers no change.
+    let mut inside = claude_input("Bash", json!({"command": "touch made.txt"}));
+    assert_eq!(decision(&rule(&inside)).0, "allow");
+    inside["cwd"] = json!("/etc");
+    let (word, why) = decision(&rule(&inside));
+    assert!(word == "deny" && why.contains("is still open"), "{why}");
+    let gate = place.wait_gates(1).remove(0);
+    assert!(gate["reason"].as_str().unwrap().contains("/etc/made.txt"), "{gate}");
+}
+
+#[test]
+fn a_prompt_of_the_program_is_answered_in_its_own_form() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    for (command, behavior) in [("echo hi", "allow"), ("rm x", "deny")] {
+        let mut input = claude_command(command);
+        input["hook_event_name"] = json!("PermissionRequest");
+        let answer = run_hook(&place, "claude", &input);
+        let decided = &answer.document.as_ref().unwrap()["hookSpecificOutput"];
+        assert_eq!(decided["hookEventName"], "PermissionRequest");
+        assert_eq!(decided["decision"]["behavior"], behavior, "{answer:?}");
+    }
+}
+
+#[test]
+fn without_rules_only_reading_in_the_folder_of_the_session_is_allowed() {
+    let place = GatewayOptions::new().with_rules("rules: []\n").create();
+    let _gateway = GatewayServer::start(&place);
+    for (tool, arguments, want) in [
+        ("Read", json!({"file_path": "/srv/work/a.txt"}), "allow"),
+        ("Read", json!({"file_path": "/srv/other/a.txt"}), "deny"),
+        ("Write", json!({"file_path": "/srv/work/a.txt", "content": "x"}), "deny"),
+        ("Bash", json!({"command": "ls"}), "deny"),
+        ("WebFetch", json!({"url": "http://x"}), "deny"),
+    ] {
+        let input = claude_input(tool, arguments).to_string();
+        let answer = RunningHook::start(&place, "claude", &["--wait", "1"], &input).finish();
+        assert_eq!(decision(&answer).0, want, "{input}");
+    }
+}
+
+#[test]
+fn the_call_of_a_proof_is_denied_whatever_the_rules_say() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    let (word, why) = decision(&run_hook(&place, "claude", &claude_command("echo hi # countersign-proof-of-guard")));
+    assert!(word == "deny" && why.contains("proves a guard"), "{why}");
+}

@@ -1,0 +1,42 @@
+//! Calls that ran, compared with those that were allowed.
+
+use countersign_testkit::process::GatewayServer;
+use serde_json::{Value, json};
+
+use crate::hook_process::{claude_command, fixture, run_hook};
+
+fn after(mut input: Value) -> Value {
+    input["hook_event_name"] = json!("PostToolUse");
+    input["tool_response"] = json!({"stdout": "hi", "stderr": ""});
+    input["duration_ms"] = json!(12);
+    input
+}
+
+#[test]
+fn a_call_that_ran_as_allowed_is_no_incident_and_another_one_is() {
+    let place = fixture();
+    let gateway = GatewayServer::start(&place);
+    let allowed = claude_command("echo hi");
+    run_hook(&place, "claude", &allowed);
+    let mut ran = after(allowed);
+    // Claude Code reports the folder after the command.
+    ran["cwd"] = json!("/srv/work/sub");
+    let answer = run_hook(&place, "claude", &ran);
+    assert_eq!((answer.code, answer.document), (Some(0), None));
+    assert!(place.pending_gates().is_empty());
+    // Another hook has rewritten it, or a rule denied it and it ran in spite of that.
+    let denied = claude_command("rm -rf x");
+    run_hook(&place, "claude", &denied);
+    for _ in 0..2 {
+        assert_eq!(run_hook(&place, "claude", &after(denied.clone())).code, Some(0));
+    }
+    let incident = place.wait_gates(1).remove(0);
+    let text = incident.to_string();
+    assert!(text.contains("bash(rm -rf x)") && text.contains("nobody allowed"), "{text}");
+    gateway.kill();
+    let _gateway = GatewayServer::start(&place);
+    assert_eq!(place.wait_gates(1)[0]["id"], incident["id"], "until somebody has noted it");
+    let noted = place.run_as_person(&["gates", "answer", incident["id"].as_str().unwrap(), "Noted"]);
+    assert_eq!(noted.code, Some(0), "{noted:?}");
+    place.verify_log();
+}

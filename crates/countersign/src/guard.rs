@@ -1,0 +1,285 @@
+//! `guard` and `unguard`: the hooks of Countersign in the settings of other agents.
+
+mod prove;
+
+use std::{
+    io::Write as _,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use countersign_gateway::control::FILE;
+use countersign_guard::{
+    GuardGrade, GuardPlaces, GuardPlan, GuardScope, GuardState, GuardedProgram, ProgramVersion, UndoOutcome,
+    apply_guard, guard_state, plan_guard, undo_guard,
+};
+use countersign_view::{LineMode, escape, shell_quote};
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::{audit::OutputFormat, data_dir::DataDir, mcp_servers::confirm};
+
+/// Time in which a program must print its version.
+const VERSION_LIMIT: Duration = Duration::from_secs(20);
+/// Interval at which that is checked.
+const VERSION_CHECK: Duration = Duration::from_millis(20);
+
+/// Options of a guard.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct GuardArgs {
+    /// Install it in the settings of the machine, which the user cannot change (Claude Code only; needs root)
+    #[arg(long)]
+    managed: bool,
+    /// Print the change and make none
+    #[arg(long)]
+    dry_run: bool,
+    /// Install it also if the program is missing, or its version is not known to block calls when the hook fails
+    #[arg(long)]
+    accept_open: bool,
+    /// Make the change without a question
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// What `guard` is about.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum GuardCommand {
+    /// Guard Claude Code
+    Claude(GuardArgs),
+    /// Guard Gemini CLI
+    Gemini(GuardArgs),
+    /// Guard Copilot CLI
+    Copilot(GuardArgs),
+    /// Print which programs are guarded, how strongly, and what gets past
+    Status,
+    /// Prove a guard: the program attempts a call that must be blocked, with the gateway and without one
+    ///
+    /// The program runs with a scripted model on this machine and a home folder of its own, so that it needs no key and
+    /// leaves nothing behind. The first run is without the guard, to show that the call would run.
+    Prove {
+        /// The program
+        program: GuardedName,
+    },
+}
+
+/// Program whose guard is taken away.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum GuardedName {
+    /// Claude Code
+    Claude,
+    /// Gemini CLI
+    Gemini,
+    /// Copilot CLI
+    Copilot,
+}
+
+impl From<GuardedName> for GuardedProgram {
+    fn from(name: GuardedName) -> Self {
+        match name {
+            GuardedName::Claude => Self::Claude,
+            GuardedName::Gemini => Self::Gemini,
+            GuardedName::Copilot => Self::Copilot,
+        }
+    }
+}
+
+/// Installs a guard, or prints all.
+pub(crate) fn run(what: &GuardCommand, data: &DataDir, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    match what {
+        GuardCommand::Claude(options) => guard_program(GuardedProgram::Claude, options, data),
+        GuardCommand::Gemini(options) => guard_program(GuardedProgram::Gemini, options, data),
+        GuardCommand::Copilot(options) => guard_program(GuardedProgram::Copilot, options, data),
+        GuardCommand::Status => print_status(data, form),
+        GuardCommand::Prove { program } => {
+            prove::prove_guard((*program).into(), &places()?, is_running(data), &mut std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Takes the guard of a program away.
+pub(crate) fn unguard(name: GuardedName) -> anyhow::Result<ExitCode> {
+    let program = GuardedProgram::from(name);
+    let mut out = std::io::stdout().lock();
+    match undo_guard(program, &places()?)? {
+        UndoOutcome::Restored { path } => {
+            writeln!(out, "{} is as it was before the guard of {}", path.display(), program.title())?;
+        }
+        UndoOutcome::Removed { path, gone } => {
+            writeln!(out, "removed the guard of {} from {}, and kept later edits", program.title(), path.display())?;
+            for key in gone {
+                writeln!(out, "  the entry {key} was not there any more, or was changed: it is left as it is")?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn places() -> anyhow::Result<GuardPlaces> {
+    GuardPlaces::from_environment(|name| std::env::var(name).ok()).context("HOME is not set")
+}
+
+fn guard_program(program: GuardedProgram, options: &GuardArgs, data: &DataDir) -> anyhow::Result<ExitCode> {
+    let scope = if options.managed { GuardScope::Managed } else { GuardScope::User };
+    let version = check_version(program, options.accept_open)?;
+    let places = places()?;
+    let plan = plan_guard(program, scope, &hook_command(program, data)?, &places)?;
+    print_plan(program, scope, &plan, version)?;
+    if options.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !options.yes && !confirm(&format!("Change {}?", plan.path().display()))? {
+        writeln!(std::io::stderr(), "nothing was changed")?;
+        return Ok(ExitCode::FAILURE);
+    }
+    apply_guard(&plan, &places)?;
+    let mut out = std::io::stdout().lock();
+    if !prove::is_installed(program) {
+        writeln!(out, "No proof: {} is not installed", program.name())?;
+    } else if let Err(error) = prove::prove_guard(program, &places, is_running(data), &mut out) {
+        undo_guard(program, &places)?;
+        return Err(error.context(format!("{} is not guarded: the change was undone", program.title())));
+    }
+    writeln!(out, "{} is guarded. `countersign unguard {}` takes it away.", program.title(), program.name())?;
+    if !is_running(data) {
+        writeln!(
+            out,
+            "No gateway runs: {} can do nothing until one runs with the data directory {}: `countersign serve`",
+            program.title(),
+            data.folder.display()
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the version of a program. The error says what is open in it.
+fn check_version(program: GuardedProgram, accept_open: bool) -> anyhow::Result<Option<ProgramVersion>> {
+    let (version, first) = (installed_version(program.name()), program.first_version());
+    let problem = match version {
+        Some(version) if version >= first => return Ok(Some(version)),
+        Some(version) => format!("{} {version} is older than {first}", program.title()),
+        None => format!("the version of {} is not known: `{} --version` failed", program.title(), program.name()),
+    };
+    if accept_open {
+        return Ok(version);
+    }
+    bail!(
+        "{problem}: only from {first} on calls are known to be blocked when the hook fails; use --accept-open to install it anyway"
+    )
+}
+
+/// Asks a program for its version.
+fn installed_version(name: &str) -> Option<ProgramVersion> {
+    let mut command = Command::new(name);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let begun = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(_)) => break,
+            Ok(None) if begun.elapsed() < VERSION_LIMIT => std::thread::sleep(VERSION_CHECK),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+        }
+    }
+    let output = child.wait_with_output().ok()?;
+    ProgramVersion::parse(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Returns the shell command of the hook. It runs in any folder, so its paths are absolute.
+fn hook_command(program: GuardedProgram, data: &DataDir) -> anyhow::Result<String> {
+    let binary = std::env::current_exe().context("cannot find the path of this program")?;
+    let folder = std::path::absolute(&data.folder)?;
+    let quoted = |path: &Path| -> anyhow::Result<String> {
+        Ok(shell_quote(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?))
+    };
+    Ok(format!("{} hook {} --data {}", quoted(&binary)?, program.name(), quoted(&folder)?))
+}
+
+fn print_plan(
+    program: GuardedProgram,
+    scope: GuardScope,
+    plan: &GuardPlan,
+    version: Option<ProgramVersion>,
+) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+    writeln!(out, "Guard of {}{version}", program.title())?;
+    let path = plan.path().display().to_string();
+    let diff = TextDiff::from_lines(plan.before(), plan.after());
+    let text = diff.unified_diff().header(&path, &path).to_string();
+    writeln!(out, "{}", escape(text.trim_end(), LineMode::Many))?;
+    print_grade(&mut out, program, scope)?;
+    if !plan.own_allowances().is_empty() {
+        writeln!(out, "Rules of {} that allow calls as soon as the hook is off:", program.title())?;
+        for rule in plan.own_allowances() {
+            writeln!(out, "  {}", escape(rule, LineMode::One))?;
+        }
+    }
+    Ok(())
+}
+
+fn print_grade(out: &mut impl std::io::Write, program: GuardedProgram, scope: GuardScope) -> std::io::Result<()> {
+    writeln!(out, "Grade: {}. These get past it:", grade_text(program.grade(scope)))?;
+    program.gaps(scope).iter().try_for_each(|gap| writeln!(out, "  {gap}"))
+}
+
+const fn grade_text(grade: GuardGrade) -> &'static str {
+    match grade {
+        GuardGrade::Enforced => "enforced",
+        GuardGrade::Cooperative => "cooperative",
+    }
+}
+
+fn is_running(data: &DataDir) -> bool {
+    UnixStream::connect(data.folder.join(FILE)).is_ok()
+}
+
+fn print_status(data: &DataDir, form: OutputFormat) -> anyhow::Result<ExitCode> {
+    let places = places()?;
+    let mut out = std::io::stdout().lock();
+    let (mut rows, mut is_whole) = (Vec::new(), true);
+    for program in GuardedProgram::ALL {
+        let version = installed_version(program.name()).map(|version| version.to_string());
+        let (state, path, problem, scope): (&str, Option<PathBuf>, Option<String>, _) =
+            match guard_state(program, &places) {
+                Ok(GuardState::Absent) => ("not guarded", None, None, None),
+                Ok(GuardState::Installed { path, scope }) => ("guarded", Some(path), None, Some(scope)),
+                Ok(GuardState::Damaged { path, problem }) => ("damaged", Some(path), Some(problem), None),
+                Err(error) => ("unknown", None, Some(error.to_string()), None),
+            };
+        is_whole &= problem.is_none();
+        if form == OutputFormat::Json {
+            rows.push(json!({
+                "program": program.name(), "version": version, "state": state, "path": path, "problem": problem,
+                "grade": scope.map(|scope| grade_text(program.grade(scope))),
+                "gaps": scope.map(|scope| program.gaps(scope)),
+            }));
+            continue;
+        }
+        let version = version.map_or_else(|| "not installed".to_owned(), |version| version);
+        writeln!(out, "{} ({version}): {state}", program.title())?;
+        if let Some(path) = path {
+            writeln!(out, "  in {}", path.display())?;
+        }
+        if let Some(problem) = problem {
+            writeln!(out, "  {}", escape(&problem, LineMode::One))?;
+        }
+        if let Some(scope) = scope {
+            print_grade(&mut out, program, scope)?;
+        }
+    }
+    let running = is_running(data);
+    match form {
+        OutputFormat::Json => writeln!(out, "{}", json!({ "programs": rows, "gateway": running }))?,
+        OutputFormat::Text if running => writeln!(out, "The gateway runs.")?,
+        OutputFormat::Text => writeln!(out, "No gateway runs: guarded programs can do nothing.")?,
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,271 @@
+//! Proof of a guard: the installed program, with a scripted model, attempts a call that must be blocked.
+//!
+//! It runs with a home folder of its own, into which the settings are copied: the user's home stays as it is, and no login is used.
+
+use std::{
+    fs,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use countersign_gateway::control::PROOF_MARK;
+use countersign_guard::{GuardPlaces, GuardScope, GuardState, GuardedProgram, guard_state};
+use countersign_scripted_model::{ModelScript, StubServer};
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+
+use crate::hook::{NO_GATEWAY, PROOF_VARIABLE};
+
+/// Longest time for one run of the program.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Interval at which its end is checked.
+const CHECK: Duration = Duration::from_millis(50);
+
+/// Condition under which the program attempts the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProofRun {
+    /// Without the guard: the call has to run, or the proof would prove nothing.
+    Unguarded,
+    /// With the guard and the gateway.
+    Running,
+    /// With the guard, and as if no gateway ran.
+    Absent,
+}
+
+impl ProofRun {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Unguarded => "without the guard",
+            Self::Running => "with the gateway",
+            Self::Absent => "without a gateway",
+        }
+    }
+
+    const fn must_block(self) -> bool {
+        !matches!(self, Self::Unguarded)
+    }
+}
+
+/// Proves the guard of a program, and writes a line for each run. `is_running` says whether a gateway runs.
+///
+/// # Errors
+/// The guard is not installed, the program could not be run, or a call ran that had to be blocked.
+pub(crate) fn prove_guard(
+    program: GuardedProgram,
+    places: &GuardPlaces,
+    is_running: bool,
+    out: &mut impl std::io::Write,
+) -> anyhow::Result<()> {
+    let (path, scope) = match guard_state(program, places)? {
+        GuardState::Installed { path, scope } => (path, scope),
+        GuardState::Absent => bail!("{0} is not guarded: run `countersign guard {0}`", program.name()),
+        GuardState::Damaged { path, problem } => bail!("the guard in {} is damaged: {problem}", path.display()),
+    };
+    let settings = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    writeln!(out, "Proof: {} attempts a call that must be blocked", program.title())?;
+    for run in [ProofRun::Unguarded, ProofRun::Running, ProofRun::Absent] {
+        if run == ProofRun::Running && !is_running {
+            writeln!(out, "  {}: not tried, because no gateway runs", run.title())?;
+            continue;
+        }
+        // Managed settings hold in each home folder.
+        if run == ProofRun::Unguarded && scope == GuardScope::Managed {
+            continue;
+        }
+        let attempt = Attempt::prepare(program, run, (scope == GuardScope::User).then_some(settings.as_str()))?;
+        let has_run = attempt.execute()?;
+        writeln!(out, "  {}: the call {}", run.title(), if has_run { "ran" } else { "was blocked" })?;
+        if has_run == run.must_block() {
+            bail!(match run {
+                ProofRun::Unguarded => "the call did not even run without the guard, so nothing is proved",
+                ProofRun::Running | ProofRun::Absent => "the guard does not hold",
+            });
+        }
+    }
+    Ok(())
+}
+
+/// One run of the program in a folder of its own.
+struct Attempt {
+    program: GuardedProgram,
+    run: ProofRun,
+    folder: ProofFolder,
+    model: StubServer,
+}
+
+/// Folder that is removed at the end.
+struct ProofFolder(PathBuf);
+
+impl ProofFolder {
+    fn create() -> anyhow::Result<Self> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).context("no random number")?;
+        let name = bytes.map(|byte| format!("{byte:02x}")).concat();
+        let folder = std::env::temp_dir().join(format!("countersign-proof-{name}"));
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for ProofFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Attempt {
+    fn prepare(program: GuardedProgram, run: ProofRun, settings: Option<&str>) -> anyhow::Result<Self> {
+        let folder = ProofFolder::create()?;
+        for inner in ["home", "work"] {
+            fs::create_dir(folder.0.join(inner))?;
+        }
+        let attempt = Self { program, run, folder, model: StubServer::start()? };
+        attempt.write_settings(settings.filter(|_| run != ProofRun::Unguarded))?;
+        Ok(attempt)
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.0.join("home")
+    }
+
+    /// Returns the file that the call makes.
+    fn effect(&self) -> PathBuf {
+        self.folder.0.join("ran")
+    }
+
+    fn write_settings(&self, settings: Option<&str>) -> anyhow::Result<()> {
+        let (path, text) = match self.program {
+            GuardedProgram::Claude => (".claude/settings.json", settings.map(str::to_owned)),
+            GuardedProgram::Gemini => (".gemini/settings.json", Some(with_api_key(settings)?)),
+            GuardedProgram::Copilot => (".copilot/hooks/countersign.json", settings.map(str::to_owned)),
+        };
+        let Some(text) = text else { return Ok(()) };
+        let path = self.home().join(path);
+        fs::create_dir_all(path.parent().context("a path without a folder")?)?;
+        Ok(fs::write(path, text)?)
+    }
+
+    /// Runs the program to its end, and reports whether the call ran.
+    fn execute(&self) -> anyhow::Result<bool> {
+        let command = format!("touch {} # {PROOF_MARK}", self.effect().display());
+        let tool = match self.program {
+            GuardedProgram::Claude => "Bash",
+            GuardedProgram::Gemini => "run_shell_command",
+            GuardedProgram::Copilot => "bash",
+        };
+        let arguments = json!({ "command": command, "description": "proves the guard" });
+        let script = self.model.add_script(ModelScript { tool, arguments, calls: 1 });
+        let mut process = self.program_command(&script.prompt());
+        if self.run == ProofRun::Absent {
+            process.env(PROOF_VARIABLE, NO_GATEWAY);
+        }
+        process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let name = self.program.name();
+        let mut child = process.spawn().with_context(|| format!("cannot start {name}"))?;
+        wait_for_end(&mut child, name)?;
+        let has_run = self.effect().exists();
+        // A program that never made the call proves nothing.
+        let result = self.model.wait_result(script, 1, Duration::ZERO);
+        ensure!(has_run || result.is_ok(), "{name} did not attempt the call{}", error_output(&mut child));
+        Ok(has_run)
+    }
+
+    fn program_command(&self, prompt: &str) -> Command {
+        let mut command = Command::new(self.program.name());
+        let (home, url) = (self.home(), self.model.url.as_str());
+        command.current_dir(self.folder.0.join("work")).env_clear();
+        for name in ["PATH", "LANG", "TERM"] {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
+        command.env("HOME", &home);
+        match self.program {
+            GuardedProgram::Claude => {
+                command
+                    .env("ANTHROPIC_BASE_URL", url)
+                    .env("ANTHROPIC_API_KEY", "sk-ant-none")
+                    .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+                    .env("DISABLE_AUTOUPDATER", "1");
+                command.args(["-p", prompt, "--allowedTools", "Bash"]);
+            }
+            GuardedProgram::Gemini => {
+                command
+                    .env("GEMINI_API_KEY", "none")
+                    .env("GOOGLE_GEMINI_BASE_URL", url)
+                    .env("GEMINI_CLI_TRUST_WORKSPACE", "true");
+                command.args(["-m", "gemini-2.5-pro", "--approval-mode", "yolo", "-p", prompt]);
+            }
+            GuardedProgram::Copilot => {
+                command
+                    .env("COPILOT_OFFLINE", "true")
+                    .env("COPILOT_PROVIDER_BASE_URL", format!("{url}/v1"))
+                    .env("COPILOT_PROVIDER_API_KEY", "none")
+                    .env("COPILOT_MODEL", "scripted");
+                command.args(["--allow-all-tools", "-p", prompt]);
+            }
+        }
+        command
+    }
+}
+
+/// Returns settings of Gemini CLI with which it takes a key: a login of the user is not used.
+fn with_api_key(settings: Option<&str>) -> anyhow::Result<String> {
+    let mut settings: Value = serde_json::from_str(settings.unwrap_or("{}"))?;
+    settings["security"]["auth"]["selectedType"] = "gemini-api-key".into();
+    Ok(settings.to_string())
+}
+
+/// Waits until the program has ended, and then ends whatever it left. Programs start further processes.
+fn wait_for_end(child: &mut Child, name: &str) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let outcome = loop {
+        match child.try_wait()? {
+            Some(_) => break Ok(()),
+            None if begun.elapsed() < LIMIT => std::thread::sleep(CHECK),
+            None => break Err(anyhow::anyhow!("{name} did not end within {} s", LIMIT.as_secs())),
+        }
+    };
+    if let Ok(group) = i32::try_from(child.id()) {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let _ = child.wait();
+    outcome
+}
+
+fn error_output(child: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(mut pipe) = child.stderr.take() {
+        let _ = std::io::Read::read_to_string(&mut pipe, &mut text);
+    }
+    let shown: String = text.trim().chars().take(400).collect();
+    if shown.is_empty() { shown } else { format!(": {shown}") }
+}
+
+/// Reports whether a program can be run by its name.
+pub(crate) fn is_installed(program: GuardedProgram) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder: PathBuf| Path::new(&folder).join(program.name()).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_api_key;
+
+    #[test]
+    fn other_settings_of_the_user_stay() {
+        for (settings, want) in [
+            (None, r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#),
+            (
+                Some(r#"{"a":1,"security":{"auth":{"selectedType":"oauth","x":2},"y":3}}"#),
+                r#"{"a":1,"security":{"auth":{"selectedType":"gemini-api-key","x":2},"y":3}}"#,
+            ),
+        ] {
+            assert_eq!(with_api_key(settings).unwrap(), want);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `countersign hook`: the hook process of an agent such as Claude Code. It asks the running gateway about one call.
+//!
+//! Most programs let a call run if their hook fails. Each way to fail ends with code 2 here, at which all of them block the call. It must
+//! not know what a hook's input or answer says: the gateway does.
+
+use std::{
+    io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use countersign_gateway::control::{ControlReply, FILE, HookReply, HookRequest, Request};
+
+use crate::exit::print_notice;
+
+/// Largest input, in bytes.
+const LARGEST_INPUT: u64 = 16 << 20;
+/// Exit code at which every program blocks the call.
+const BLOCKED: u8 = 2;
+/// Time beyond the wait for a person in which the gateway answers.
+const MARGIN: Duration = Duration::from_secs(15);
+/// Variable that Claude Code sets to 0 for hooks if nobody sits at it.
+const ATTENDED: &str = "CLAUDE_CODE_SESSION_ATTENDED";
+
+/// Variable that makes a hook act as if no gateway ran. It can only block calls: the proof of a guard uses it.
+pub(crate) const PROOF_VARIABLE: &str = "COUNTERSIGN_HOOK_PROOF";
+/// Its value.
+pub(crate) const NO_GATEWAY: &str = "no-gateway";
+
+/// Options of a hook.
+pub(crate) struct HookOptions {
+    /// Name of the program.
+    pub(crate) program: String,
+    /// Longest wait for a person, in seconds.
+    pub(crate) wait: u64,
+}
+
+/// Answers one hook. Whatever fails blocks the call.
+pub(crate) fn run(options: HookOptions, folder: impl FnOnce() -> anyhow::Result<PathBuf>) -> ExitCode {
+    // The default end of a panic is no code at which programs block.
+    std::panic::set_hook(Box::new(|panic| {
+        print_notice(&format!("the hook failed, so the call is blocked: {panic}"));
+        std::process::exit(i32::from(BLOCKED));
+    }));
+    let limit = Duration::from_secs(options.wait).saturating_add(MARGIN);
+    std::thread::spawn(move || {
+        std::thread::sleep(limit);
+        print_notice("no answer in time, so the call is blocked: try the same call again");
+        std::process::exit(i32::from(BLOCKED));
+    });
+    match folder().and_then(|folder| ask_gateway(&options, &folder.join(FILE))).and_then(|reply| write_reply(&reply)) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            print_notice(&format!("the call is blocked: {}", crate::error_text::chain_text(&error)));
+            ExitCode::from(BLOCKED)
+        }
+    }
+}
+
+fn ask_gateway(options: &HookOptions, socket: &std::path::Path) -> anyhow::Result<HookReply> {
+    let mut input = String::new();
+    let read = std::io::stdin().lock().take(LARGEST_INPUT + 1).read_to_string(&mut input);
+    read.context("cannot read the input of the hook")?;
+    if input.len() as u64 > LARGEST_INPUT {
+        bail!("the input of the hook is larger than {LARGEST_INPUT} bytes");
+    }
+    if std::env::var_os(PROOF_VARIABLE).is_some_and(|proof| proof == NO_GATEWAY) {
+        bail!("{PROOF_VARIABLE} is set, so no gateway is asked: start one with `countersign serve`");
+    }
+    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            let folder = socket.parent().unwrap_or(socket).display();
+            anyhow::anyhow!("no gateway runs with the data directory {folder}: start one with `countersign serve`")
+        }
+        _ => anyhow::Error::from(error).context("cannot connect to the gateway"),
+    })?;
+    let is_headless = std::env::var_os(ATTENDED).is_some_and(|attended| attended == "0");
+    let (program, wait) = (options.program.clone(), Some(options.wait));
+    let request = Request::Hook(Box::new(HookRequest { program, input, wait, is_headless }));
+    let mut line = serde_json::to_vec(&request)?;
+    line.push(b'\n');
+    stream.write_all(&line).context("cannot write to the gateway")?;
+    let mut answer = String::new();
+    let length = BufReader::new(&stream).read_line(&mut answer).context("cannot read from the gateway")?;
+    if length == 0 {
+        bail!("the gateway ended while the call waited: repeat the call when it runs again");
+    }
+    match serde_json::from_str(&answer).context("invalid answer of the gateway")? {
+        ControlReply::Ok(reply) => serde_json::from_value(reply).context("invalid answer of the gateway"),
+        ControlReply::Error(problem) => bail!("{problem}"),
+    }
+}
+
+/// Writes an answer, at once and at the end.
+fn write_reply(reply: &HookReply) -> anyhow::Result<u8> {
+    if let Some(message) = &reply.message {
+        print_notice(message);
+    }
+    if let Some(document) = &reply.document {
+        let mut line = serde_json::to_vec(document)?;
+        line.push(b'\n');
+        let mut output = std::io::stdout().lock();
+        output.write_all(&line).and_then(|()| output.flush()).context("cannot write the answer")?;
+    }
+    Ok(reply.exit)
+}

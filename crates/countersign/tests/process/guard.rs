@@ -1,0 +1,154 @@
+//! Guards of other agents: the change, the proof, and the end. The agent is a script with the hooks of Claude Code.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use countersign_testkit::process::{CommandOutput, GatewayFixture, GatewayOptions, GatewayServer, run_command};
+use serde_json::{Value, json};
+
+const AGENT: &str = include_str!("guard/agent.py");
+const RULES: &str = "defaults:\n  - { pattern: \"*\", action: allow }\n";
+
+/// A home folder with an agent, and a gateway's folder.
+struct Fixture {
+    gateway: GatewayFixture,
+    home: PathBuf,
+    programs: PathBuf,
+}
+
+impl Fixture {
+    fn with_agent(version: &str, obeys: bool) -> Self {
+        let fixture = Self::without_agent();
+        let agent = AGENT.replace("@VERSION@", version).replace("@OBEYS@", if obeys { "yes" } else { "no" });
+        let path = fixture.programs.join("claude");
+        fs::write(&path, agent).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fixture
+    }
+
+    fn without_agent() -> Self {
+        let gateway = GatewayOptions::new().with_rules(RULES).create();
+        let (home, programs) = (gateway.folder.join("home"), gateway.folder.join("programs"));
+        fs::create_dir_all(home.join(".claude")).unwrap();
+        fs::create_dir(&programs).unwrap();
+        fs::write(home.join(".claude/settings.json"), "{\n  \"model\": \"opus\"\n}\n").unwrap();
+        Self { gateway, home, programs }
+    }
+
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
+        let mut command: Command = self.gateway.binary_command();
+        let path = format!("{}:/usr/bin:/bin", self.programs.display());
+        command.args(arguments).env("HOME", &self.home).env("PATH", path);
+        run_command(command)
+    }
+
+    fn guard(&self, arguments: &[&str]) -> CommandOutput {
+        let data = self.gateway.data_dir();
+        self.run(&[&["guard"], arguments, &["--data", data.to_str().unwrap()]].concat())
+    }
+
+    fn settings(&self) -> String {
+        fs::read_to_string(self.home.join(".claude/settings.json")).unwrap()
+    }
+
+    /// Returns every file of the home folder with its content.
+    fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        fn add(folder: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) {
+            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.is_dir() {
+                    all.push((entry.clone(), Vec::new()));
+                    add(&entry, all);
+                } else {
+                    all.push((entry.clone(), fs::read(&entry).unwrap()));
+                }
+            }
+        }
+        let mut all = Vec::new();
+        add(&self.home, &mut all);
+        all.sort();
+        all
+    }
+}
+
+#[test]
+fn a_guard_is_shown_proved_and_taken_away_again() {
+    let place = Fixture::with_agent("2.1.332", true);
+    let before = place.files();
+    let shown = place.guard(&["claude", "--dry-run"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.out.contains("+        \"PreToolUse\"") || shown.out.contains("PreToolUse"), "{shown:?}");
+    assert!(shown.out.contains("cooperative") && shown.out.contains("disableAllHooks"), "{shown:?}");
+    assert_eq!(place.files(), before);
+    let _gateway = GatewayServer::start(&place.gateway);
+    let refused = place.guard(&["claude"]);
+    assert!(refused.code != Some(0) && refused.err.contains("--yes"), "no terminal to agree at: {refused:?}");
+    assert_eq!(place.files(), before);
+    let guarded = place.guard(&["claude", "--yes"]);
+    assert_eq!(guarded.code, Some(0), "{guarded:?}");
+    for line in [
+        "without the guard: the call ran",
+        "with the gateway: the call was blocked",
+        "without a gateway: the call was blocked",
+    ] {
+        assert!(guarded.out.contains(line), "{guarded:?}");
+    }
+    let status = place.guard(&["status", "--json"]).json();
+    assert_eq!(status["programs"][0]["state"], "guarded", "{status}");
+    assert_eq!((&status["programs"][0]["version"], &status["gateway"]), (&json!("2.1.332"), &json!(true)));
+    assert_eq!(place.guard(&["prove", "claude"]).code, Some(0));
+    let again = place.guard(&["claude", "--yes"]);
+    assert!(again.code == Some(1) && again.err.contains("guarded already"), "{again:?}");
+    let ended = place.run(&["unguard", "claude"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(place.files(), before);
+    let none = place.run(&["unguard", "claude"]);
+    assert!(none.code == Some(1) && none.err.contains("not guarded"), "{none:?}");
+}
+
+#[test]
+fn a_guard_that_does_not_hold_is_undone() {
+    let place = Fixture::with_agent("2.1.332", false);
+    let before = place.files();
+    let _gateway = GatewayServer::start(&place.gateway);
+    let failed = place.guard(&["claude", "--yes"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.err.contains("does not hold") && failed.err.contains("undone"), "{failed:?}");
+    assert_eq!(place.files(), before);
+}
+
+#[test]
+fn a_version_in_which_a_failed_hook_lets_calls_run_is_refused() {
+    for (place, named) in [
+        (Fixture::with_agent("2.1.294", true), "2.1.294 is older than 2.1.295"),
+        (Fixture::without_agent(), "is not known"),
+    ] {
+        let before = place.files();
+        let refused = place.guard(&["claude", "--yes"]);
+        assert!(refused.code == Some(1) && refused.err.contains(named), "{refused:?}");
+        assert_eq!(place.files(), before);
+        let accepted = place.guard(&["claude", "--yes", "--accept-open"]);
+        assert_eq!(accepted.code, Some(0), "{accepted:?}");
+        assert!(accepted.out.contains("No gateway runs"), "{accepted:?}");
+        let settings: Value = serde_json::from_str(&place.settings()).unwrap();
+        assert_eq!(
+            (&settings["model"], settings["hooks"]["PreToolUse"].as_array().map(Vec::len)),
+            (&json!("opus"), Some(1))
+        );
+    }
+}
+
+#[test]
+fn a_file_that_the_program_would_not_read_is_left_alone() {
+    for text in ["{ // mine\n}", "{\"hooks\": 5}", "{\"permissions\": {\"allow\": \"Bash\"}}"] {
+        let place = Fixture::with_agent("2.1.332", true);
+        fs::write(place.home.join(".claude/settings.json"), text).unwrap();
+        let before = place.files();
+        let refused = place.guard(&["claude", "--yes"]);
+        assert!(refused.code == Some(1) && refused.err.contains("settings.json"), "{refused:?}");
+        assert_eq!(place.files(), before);
+    }
+}

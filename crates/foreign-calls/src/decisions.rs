@@ -1,0 +1,112 @@
+//! Requests that are only decided, and the keys by which the same call is found again.
+
+use std::sync::Arc;
+
+use countersign_core::{
+    call::{AgentRequest, CallDetails, RequestContent, RequestExecutor},
+    digest::{Digest, canonical_json},
+    tool::{RepeatMode, ToolEffect},
+};
+use countersign_view::Protocol;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::requester::Requester;
+
+/// Largest arguments of a call, in bytes of JSON. Approvers are shown all of them.
+pub const LARGEST_ARGUMENTS: usize = 1 << 20;
+/// Beginning of the ids of requests that are only decided.
+const DECISION_PREFIX: &str = "\"decision-";
+/// Beginning of the ids of all other requests.
+const CALL_PREFIX: &str = "\"call-";
+
+/// Reports whether a call is decided and then run by its requester: the gateway has nothing to do for it.
+pub fn is_decision_only(content: &CallDetails) -> bool {
+    let is_foreign = |request: &RequestContent| {
+        let service = request.service.as_deref().filter(|service| request.door.as_deref() == Some(*service));
+        service.is_some_and(|service| Protocol::FOREIGN.iter().any(|protocol| protocol.name() == service))
+    };
+    // A service of the configuration may have the name of a protocol, but no client chooses an id.
+    content.request.as_deref().is_some_and(is_foreign) && content.tool_call_id.starts_with(DECISION_PREFIX)
+}
+
+/// Returns a new id for a call that the gateway runs.
+pub fn own_call_id() -> Arc<str> {
+    new_id(CALL_PREFIX)
+}
+
+fn new_id(prefix: &str) -> Arc<str> {
+    format!("{prefix}{}\"", Uuid::now_v7().simple()).into()
+}
+
+/// Returns the beginning of the keys of all requests with this tool and these arguments, in any folder.
+pub(crate) fn call_prefix(request: &AgentRequest) -> String {
+    let is_decision = request.wire.starts_with(DECISION_PREFIX);
+    let same = json!([is_decision, request.service, &*request.tool, request.arguments]);
+    format!("{}:{}:", request.door, Digest::hash_bytes(canonical_json(&same).as_bytes()))
+}
+
+/// Returns the beginning of the keys of all requests that are the same call.
+pub(crate) fn key_prefix(request: &AgentRequest) -> String {
+    let prefix = call_prefix(request);
+    if request.cwd.is_empty() {
+        return prefix;
+    }
+    // Relative paths mean other files in another folder.
+    format!("{prefix}{}:", Digest::hash_bytes(request.cwd.as_bytes()))
+}
+
+/// Checks the size of arguments.
+///
+/// # Errors
+/// Their size and the limit.
+pub fn check_size(arguments: &Map<String, Value>) -> Result<(), String> {
+    let length = serde_json::to_vec(arguments).map_or(usize::MAX, |text| text.len());
+    if length > LARGEST_ARGUMENTS {
+        return Err(format!("Arguments too large ({length} bytes, at most {LARGEST_ARGUMENTS})"));
+    }
+    Ok(())
+}
+
+/// Returns a request that is decided here and run by the program.
+pub fn new_decision(
+    requester: &Requester,
+    tool: &str,
+    arguments: Map<String, Value>,
+    signature: String,
+) -> AgentRequest {
+    AgentRequest {
+        wire: new_id(DECISION_PREFIX),
+        service: Some(requester.protocol.name().into()),
+        // Nothing runs here, so a restart decides it again and repeats no effect.
+        repeat: RepeatMode::Idempotent,
+        ..new_request(requester, tool, arguments, signature)
+    }
+}
+
+/// Returns a request of a requester, without an id.
+pub fn new_request(
+    requester: &Requester,
+    tool: &str,
+    arguments: Map<String, Value>,
+    signature: String,
+) -> AgentRequest {
+    AgentRequest {
+        session: requester.session.clone(),
+        principal: requester.principal.clone(),
+        door: requester.protocol.name().into(),
+        wire: "".into(),
+        key: None,
+        tool: tool.into(),
+        arguments,
+        signatures: vec![signature],
+        named: Vec::new(),
+        undeclared: Vec::new(),
+        service: None,
+        executor: RequestExecutor::Service,
+        paths: Vec::new(),
+        cwd: String::new(),
+        effect: ToolEffect::Changes,
+        repeat: RepeatMode::Once,
+    }
+}

@@ -1,0 +1,96 @@
+//! Receipts: what a guard added to which file, and what was there before.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use countersign_files::replace::FileAccess;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{error::GuardError, places::GuardPlaces, program::GuardedProgram, settings_file};
+
+/// Receipt of one guard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GuardReceipt {
+    /// The settings file.
+    pub(crate) path: PathBuf,
+    /// True if it is in the settings of the machine.
+    pub(crate) is_managed: bool,
+    /// Shell command of the hook.
+    pub(crate) command: String,
+    /// Text of the file before; absent if there was none.
+    pub(crate) before: Option<String>,
+    /// SHA-256 of the text that the guard wrote.
+    pub(crate) written: String,
+    /// Folders that were created for the file, the highest first.
+    pub(crate) folders: Vec<PathBuf>,
+    /// Folders that were created for this receipt, the highest first.
+    pub(crate) own_folders: Vec<PathBuf>,
+}
+
+/// Returns the SHA-256 of a text.
+pub(crate) fn text_digest(text: &str) -> String {
+    hex::encode(Sha256::digest(text.as_bytes()))
+}
+
+fn path_of(program: GuardedProgram, places: &GuardPlaces) -> PathBuf {
+    places.receipts().join(format!("{}.json", program.name()))
+}
+
+impl GuardReceipt {
+    /// Reads the receipt of a program; `None` if it has none.
+    pub(crate) fn read(program: GuardedProgram, places: &GuardPlaces) -> Result<Option<Self>, GuardError> {
+        let path = path_of(program, places);
+        let Some(text) = settings_file::read(&path)? else { return Ok(None) };
+        let receipt = serde_json::from_str(&text);
+        receipt.map(Some).map_err(|error| GuardError::of_settings(path, format!("is no receipt of a guard: {error}")))
+    }
+
+    /// Writes the receipt, before the settings change.
+    pub(crate) fn write(&self, program: GuardedProgram, places: &GuardPlaces) -> Result<(), GuardError> {
+        let path = path_of(program, places);
+        create_folders(&GuardPlaces::missing_folders(&path))?;
+        let text = serde_json::to_string_pretty(self).expect("a receipt is plain data with text keys");
+        // It has the settings of the user in it.
+        settings_file::write(&path, &text, FileAccess::Private)
+    }
+
+    /// Removes the receipt, and the folders that were created for it.
+    pub(crate) fn remove(&self, program: GuardedProgram, places: &GuardPlaces) -> Result<(), GuardError> {
+        let path = path_of(program, places);
+        fs::remove_file(&path).map_err(GuardError::of_file(&path))?;
+        remove_empty(&self.own_folders);
+        Ok(())
+    }
+
+    /// Returns the settings before the guard.
+    pub(crate) fn value_before(&self) -> Value {
+        let text = self.before.as_deref().unwrap_or_default();
+        serde_json::from_str(text).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
+    }
+}
+
+/// Creates folders, the highest first.
+pub(crate) fn create_folders(folders: &[PathBuf]) -> Result<(), GuardError> {
+    for folder in folders {
+        match fs::create_dir(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(GuardError::of_file(folder)(error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes those of the folders that are empty.
+pub(crate) fn remove_empty(folders: &[PathBuf]) {
+    for folder in folders.iter().rev() {
+        // Somebody else has put something into it.
+        if fs::remove_dir(Path::new(folder)).is_err() {
+            return;
+        }
+    }
+}
