@@ -16,9 +16,8 @@ use countersign_core::{
     },
 };
 use countersign_files::paths;
-use countersign_mcp_client::{SERVER_TOOL, TOOLS_TOOL};
 use countersign_runtime::tools::ToolRegistry;
-use countersign_view::Protocol;
+use countersign_view::{Protocol, mcp_server_status::ALWAYS_ASKED};
 
 /// Why rules were not taken.
 #[derive(Debug, thiserror::Error)]
@@ -43,13 +42,6 @@ pub struct PreparedRules {
     pub rules: ActiveRules,
     pub warnings: Vec<String>,
 }
-
-/// Tools that always ask: the requests to approve an MCP server. A rule that allows every tool was not written for them, and a file of
-/// a repository may name the program.
-const ALWAYS_ASKED: [(&str, &str); 2] = [
-    (SERVER_TOOL, "starts a program or opens a connection for the agent"),
-    (TOOLS_TOOL, "changes the tools of the agent"),
-];
 
 /// The file of a repository's own rules, below its working folder. It can only tighten.
 const PROJECT: &str = ".countersign/permissions.yaml";

@@ -9,7 +9,7 @@ use countersign_config::{self as config, ApproverAccounts, Config, GatewayPaths,
 use countersign_core::{gate::IdentityMap, policy::PathContext};
 use countersign_files::paths;
 use countersign_runtime::tools;
-use countersign_view::principals;
+use countersign_view::{mcp_server_status::ALWAYS_ASKED, principals};
 
 use super::{
     adapter::{RunTools, TrialAdapter},
@@ -105,7 +105,8 @@ fn process_folders() -> PathContext {
     }
 }
 
-/// Returns the paths of the gateway's own files: those that no run may write, and those that none may read.
+/// Returns the paths of the gateway's own files, those that no run may write and those that none may read, and the tools that always
+/// need a person.
 pub fn path_context(places: &GatewayPaths) -> PathContext {
     let folder = &places.storage.folder;
     let whole = [folder.clone()];
@@ -123,6 +124,7 @@ pub fn path_context(places: &GatewayPaths) -> PathContext {
     PathContext {
         protected: texts(&mut data.iter().cloned().chain(rules.clone()).chain(keys.clone()).chain([skills])),
         unreadable: texts(&mut data.iter().cloned().chain(places.file.clone()).chain(keys)),
+        always_asked: ALWAYS_ASKED.map(|(tool, reason)| (tool.to_owned(), reason.to_owned())).into(),
         ..process_folders()
     }
 }

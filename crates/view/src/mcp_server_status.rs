@@ -14,6 +14,12 @@ pub const APPROVAL_SESSION: &str = "gateway:mcp";
 pub const SERVER_TOOL: &str = "mcp_server";
 /// Tool of a request to offer the tools of a server as they are now.
 pub const TOOLS_TOOL: &str = "mcp_tools";
+/// Tools that always need the answer of a person, with the reason. No rule that allows every tool, and no standing approval, was
+/// meant for them.
+pub const ALWAYS_ASKED: [(&str, &str); 2] = [
+    (SERVER_TOOL, "starts a program or opens a connection for the agent"),
+    (TOOLS_TOOL, "changes the tools of the agent"),
+];
 
 /// The MCP servers of a gateway.
 pub trait McpServerStatus: Send + Sync {
@@ -29,8 +35,8 @@ pub trait McpServerStatus: Send + Sync {
     /// The reason, for people. If it begins with `revoked`, the approval is withdrawn, and the next start of the gateway does the rest.
     fn revoke_server(self: Arc<Self>, server: String, by: PrincipalId) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Requests the approval of a server that is not approved, as a start of the gateway does. A gate that is pending or was
-    /// denied stays the only one.
+    /// Requests the approval of a server that is not approved, also if a person denied it before. A gate that is pending stays the
+    /// only one.
     ///
     /// # Errors
     /// The reason, for people.
