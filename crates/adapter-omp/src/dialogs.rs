@@ -11,12 +11,11 @@ use countersign_core::{
     id::GateId,
     time::Millis,
 };
-use countersign_mcp_client::{SERVER_TOOL, TOOLS_TOOL};
 use countersign_protocol::omp::{UiAnswer, UiMethod, UiRequest};
 
 use self::question::QuestionDialog;
 pub(crate) use self::question::{AnswerDraft, DialogStep};
-use countersign_view::{GateCard, GateRequest, LineMode, escape, gate_card::GateCardInput, gate_request::CallRequest};
+use countersign_view::{GateCard, GateRequest, gate_card::GateCardInput};
 
 const ONCE: &str = "Allow once";
 const SESSION: &str = "Allow for this session";
@@ -101,26 +100,13 @@ pub(crate) fn dialog_method(
     }
     let labels: Vec<&str> = gate.scopes().iter().map(|scope| scope_label(*scope)).chain([DENY]).collect();
     let call = request.call()?;
-    let mut card = GateCard::new(&GateCardInput::of_agent(call, cwd, &labels));
-    if let Some(title) = server_title(call) {
-        card.title = title;
-    }
+    let card = GateCard::new(&GateCardInput::of_agent(call, cwd, &labels));
     let message = card.text();
     Some(if is_confirm(gate.scopes()) {
         UiMethod::Confirm { title: card.title, message, timeout }
     } else {
         UiMethod::Select { title: format!("{}\n\n{message}", card.title), options: card.choices, timeout }
     })
-}
-
-/// Returns the title of a request about an MCP server, which a file makes and not the agent.
-fn server_title(call: CallRequest<'_>) -> Option<String> {
-    let server = escape(call.arguments.get("server")?.as_str()?, LineMode::One);
-    match call.tool {
-        SERVER_TOOL => Some(format!("Use the MCP server {server}?")),
-        TOOLS_TOOL => Some(format!("Use the changed tools of the MCP server {server}?")),
-        _ => None,
-    }
 }
 
 /// Reports whether an approval with this offer is a plain yes or no.

@@ -168,9 +168,10 @@ impl ConsoleGate {
     /// Returns one line for titles and notifications.
     pub(super) fn title(&self) -> String {
         match self.request.kind() {
-            RequestKind::Call(call) => {
-                format!("{} wants to use {}", plain_text(&self.caller_name()), plain_text(call.tool))
-            }
+            RequestKind::Call(call) => match call.server_title() {
+                Some(title) => plain_text(&title),
+                None => format!("{} wants to use {}", plain_text(&self.caller_name()), plain_text(call.tool)),
+            },
             RequestKind::Question(_) => plain_text(self.request.headline()),
             RequestKind::GoOn(go_on) => plain_text(go_on.text),
         }
@@ -217,9 +218,12 @@ impl ConsoleGate {
 
     fn render_heading(&self) -> Markup {
         match self.request.kind() {
-            RequestKind::Call(call) => {
-                html! { strong { (plain_text(&self.caller_name())) } " wants to use " strong.tool { (plain_text(call.tool)) } }
-            }
+            RequestKind::Call(call) => match call.server_title() {
+                Some(title) => html! { (plain_text(&title)) },
+                None => html! {
+                    strong { (plain_text(&self.caller_name())) } " wants to use " strong.tool { (plain_text(call.tool)) }
+                },
+            },
             RequestKind::Question(question) => html! { (self.question_prefix()) (escape_lines(question.text)) },
             RequestKind::GoOn(go_on) => html! { (escape_lines(go_on.text)) },
         }

@@ -128,6 +128,9 @@ impl CardContent {
         let CallRequest { tool, arguments, signature, .. } = call_request;
         let request = call.and_then(|call| call.request.as_ref());
         let mut what = escape(signature, LineMode::One).into_owned();
+        if let Some(consequence) = call_request.consequence() {
+            what.push_str(&argument_line("if allowed", consequence, false));
+        }
         for key in unshown_arguments((tool, signature), arguments, call) {
             let is_undeclared = request.is_some_and(|request| request.undeclared.iter().any(|name| name == key));
             what.push_str(&argument_line(key, &plain_text(&arguments[key]), is_undeclared));
@@ -143,7 +146,7 @@ impl CardContent {
         let agent = request.map_or_else(session, |request| request.principal.to_string());
         Self {
             gate: gate.id(),
-            tool: escape(tool, LineMode::One).into_owned(),
+            tool: escape(call_request.server_title().as_deref().unwrap_or(tool), LineMode::One).into_owned(),
             what,
             digest: Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes()),
             agent: brief_text(&agent, 200),

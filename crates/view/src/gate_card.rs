@@ -5,7 +5,7 @@
 use countersign_core::{call::Pins, digest::Digest};
 use serde_json::{Map, Value};
 
-use super::{LineMode, escape, gate_request::CallRequest, label};
+use super::{LineMode, escape, gate_request::CallRequest, label, server_request};
 
 /// Input for a card.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +98,10 @@ impl GateCard {
     pub fn new(input: &GateCardInput<'_>) -> Self {
         let line = |text: &str| escape(text, LineMode::One).into_owned();
         let mut sections = argument_sections(input.tool, input.arguments);
+        if let Some(consequence) = server_request::consequence(input.tool) {
+            // No argument has a label with a space.
+            sections.insert(0, CardSection { label: "if allowed".to_owned(), text: consequence.to_owned() });
+        }
         if let Some(cwd) = input.cwd {
             sections.push(CardSection { label: "in folder".to_owned(), text: line(cwd) });
         }
@@ -109,7 +113,10 @@ impl GateCard {
             });
         }
         Self {
-            title: format!("{} wants to use {}", line(input.asker), line(input.tool)),
+            title: match server_request::title(input.tool, input.arguments) {
+                Some(title) => line(&title),
+                None => format!("{} wants to use {}", line(input.asker), line(input.tool)),
+            },
             asker: line(input.asker),
             reason: escape(input.reason, LineMode::Many).into_owned(),
             intent: input.intent.map(line),
@@ -208,7 +215,7 @@ fn shown_value(value: &Value) -> String {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{CardFit, CardSection, GateCard, GateCardInput};
+    use super::{CallRequest, CardFit, CardSection, GateCard, GateCardInput};
 
     fn card(tool: &str, arguments: Value) -> GateCard {
         let Value::Object(arguments) = arguments else { panic!("an object") };
@@ -223,6 +230,25 @@ mod tests {
             pins: None,
             choices: &["Allow once", "Deny"],
         })
+    }
+
+    #[test]
+    fn a_request_for_a_server_says_what_it_is_about() {
+        let arguments = json!({ "server": "files\nx", "command": "node" });
+        let request = CallRequest {
+            tool: "mcp_server",
+            arguments: arguments.as_object().unwrap(),
+            signature: "mcp_server(files)",
+            intent: None,
+            reason: "",
+            pins: None,
+        };
+        let card = GateCard::new(&GateCardInput::new(request, "gateway", None, &[]));
+        assert_eq!(card.title, "Use the MCP server files\\u{a}x?");
+        assert!(card.text().starts_with("if allowed: the server starts, and agents get all tools that it lists\n"));
+        let tools = CallRequest { tool: "mcp_tools", ..request };
+        assert!(tools.server_title().unwrap().starts_with("Use the changed tools of the MCP server files"));
+        assert_eq!(CallRequest { tool: "bash", ..request }.server_title(), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use countersign_core::{
 };
 use serde_json::{Map, Value};
 
-use crate::{LineMode, escape};
+use crate::{LineMode, escape, server_request};
 
 /// Question of a gate, whole and as it was recorded. Nothing in it is escaped.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,6 +154,16 @@ impl From<GateContent> for GateRequest {
 }
 
 impl CallRequest<'_> {
+    /// Returns the question of a request about an MCP server, which the configuration makes and no agent. Not escaped.
+    pub fn server_title(&self) -> Option<String> {
+        server_request::title(self.tool, self.arguments)
+    }
+
+    /// Returns the consequence of an approval that the arguments do not show.
+    pub fn consequence(&self) -> Option<&'static str> {
+        server_request::consequence(self.tool)
+    }
+
     /// Returns what it would run from disk, a line each, and what of that is not pinned.
     pub fn run_lines(&self) -> Vec<String> {
         self.pins.map(Pins::summary_lines).unwrap_or_default()

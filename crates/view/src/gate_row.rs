@@ -95,7 +95,8 @@ impl GateRow {
         let (gate, request) = (&summary.gate, summary.request.kind());
         let (title, subject, arguments, reason) = match request {
             RequestKind::Call(call) => {
-                (call.tool.to_owned(), call.signature.to_owned(), call.arguments.clone(), call.reason.to_owned())
+                let title = call.server_title().unwrap_or_else(|| call.tool.to_owned());
+                (title, call.signature.to_owned(), call.arguments.clone(), call.reason.to_owned())
             }
             RequestKind::GoOn(go_on) => {
                 let reason = go_on.reason.unwrap_or_default().to_owned();

@@ -15,6 +15,7 @@ pub mod mcp_server_status;
 pub mod principals;
 pub mod protocol;
 pub mod record;
+mod server_request;
 pub mod shell_quote;
 pub mod time;
 

@@ -92,7 +92,7 @@ fn a_server_is_started_once_its_gate_is_allowed_and_not_before() {
     let fixture = ServerFixture::new();
     let gateway = fixture.place.start();
     let gate = fixture.place.wait_gates(1).remove(0);
-    assert_eq!(gate["title"], "mcp_server", "{gate}");
+    assert_eq!(gate["title"], "Use the MCP server files?", "{gate}");
     let shown = fixture.place.run_as_person(&["gates", "show", gate["id"].as_str().unwrap()]).out;
     assert!(shown.contains("command: python3") && shown.contains("files_server.py"), "{shown}");
     let home = fixture.place.folder.join("data/mcp/files");
@@ -248,7 +248,7 @@ fn a_server_that_was_upgraded_is_started_again_with_its_approval_and_ended_with_
     gateway.kill();
     // What was revoked is requested, not taken as approved.
     let _gateway = fixture.place.start();
-    assert_eq!(fixture.place.wait_gates(1)[0]["title"], "mcp_server");
+    assert_eq!(fixture.place.wait_gates(1)[0]["title"], "Use the MCP server files?");
 }
 
 #[test]
