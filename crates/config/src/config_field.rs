@@ -250,11 +250,9 @@ impl<'a> ConfigField<'a> {
         text.map(SecretString::from)
     }
 
-    /// Notes that the value is not shown if any part of it comes from the environment.
-    pub(super) fn hide_variables(&self) {
-        if self.value.is_some_and(|value| value.from_environment) {
-            self.notes.hidden.borrow_mut().insert(self.key.clone());
-        }
+    /// Returns true if any part of the value comes from the environment.
+    pub(super) fn is_from_environment(&self) -> bool {
+        self.value.is_some_and(|value| value.from_environment)
     }
 
     fn note_literal(&self) {

@@ -4,7 +4,6 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
@@ -28,14 +27,12 @@ pub(super) struct FileDiagnostics {
     pub(super) literals: RefCell<Vec<LiteralCredential>>,
     /// Files that this one names and that were read.
     pub(super) files: RefCell<Vec<PathBuf>>,
-    /// Keys of values from the environment that are not shown, although their keys do not name credentials.
-    pub(super) hidden: RefCell<BTreeSet<String>>,
 }
 
 impl FileDiagnostics {
     pub(super) fn for_file(file: &Path) -> Self {
-        let (problems, warnings, literals, files, hidden) = Default::default();
-        Self { file: file.to_owned(), problems, warnings, literals, files, hidden }
+        let (problems, warnings, literals, files) = Default::default();
+        Self { file: file.to_owned(), problems, warnings, literals, files }
     }
 
     /// Notes a problem. A key with nothing after it is reported once, in the words of the reader that needs a value there.

@@ -53,6 +53,7 @@ pub use mcp::{McpAuthConfig, McpServerConfig, McpServerOrigin, McpTransportConfi
 pub use misnamed_files::misnamed_files;
 pub use permissions::{ParsedRules, RulesText, read_permissions};
 pub use problem::{ConfigErrors, ConfigFault, ConfigProblem};
+pub use redacted::{hidden_parts, redacted_address, redacted_arguments};
 pub use services::{HealthCheckConfig, ServiceAuthConfig, ServiceConfig};
 pub use settings::{
     AgentConfig, ApproverAccounts, BindError, Config, ConfigFlags, GatewayConfig, LogConfig, ModelSelection,

@@ -232,7 +232,6 @@ fn build_config(
         retention: read_retention(&root.at("retention")),
         literals: root.notes.literals.take(),
         tool_files: root.notes.files.take(),
-        hidden: root.notes.hidden.take(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! It must not start or call any of them. The names, addresses and headers that it accepts are those of `mcp_checks`.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
     path::PathBuf,
     time::Duration,
 };
@@ -30,6 +30,8 @@ pub struct McpServerConfig {
     pub enabled: bool,
     /// Kind of the file that defines it.
     pub origin: McpServerOrigin,
+    /// Positions of arguments that come from the environment, from 0. They are not shown.
+    pub hidden_args: BTreeSet<usize>,
 }
 
 impl McpServerConfig {
@@ -152,7 +154,9 @@ fn read_server(name: &str, place: &ConfigField<'_>) -> Option<McpServerConfig> {
     let timeout = read_timeout(&place.at("timeout")).unwrap_or(McpServerConfig::DEFAULT_TIMEOUT);
     let enabled = place.at("enabled").flag().unwrap_or(true);
     let origin = McpServerOrigin::Gateway;
-    Some(McpServerConfig { name: name.to_owned(), transport: transport?, timeout, enabled, origin })
+    let args = place.at("args").list_items().unwrap_or_default();
+    let hidden_args = (0..args.len()).filter(|at| args[*at].is_from_environment()).collect();
+    Some(McpServerConfig { name: name.to_owned(), transport: transport?, timeout, enabled, origin, hidden_args })
 }
 
 /// Refuses `keys` of a server with `found`: only one with `needed` has them.
@@ -185,7 +189,6 @@ fn read_argument(place: &ConfigField<'_>) -> Option<String> {
     if text.is_none() && place.is_absent() {
         place.report_missing();
     }
-    place.hide_variables();
     text.filter(|text| report_value(place, mcp_checks::check_text(text)))
 }
 

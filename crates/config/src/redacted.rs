@@ -2,6 +2,8 @@
 //!
 //! It must not be handed to anything that reads configuration.
 
+use std::collections::BTreeSet;
+
 use countersign_core::policy::arguments::DeclaredArgument;
 use serde_json::{Map, Value, json};
 
@@ -30,7 +32,7 @@ impl Config {
                 "token": HIDDEN,
                 "chat_id": telegram.chat_id,
                 "allowed_users": telegram.allowed_users,
-                "api_url": without_user(&telegram.api_url),
+                "api_url": redacted_address(&telegram.api_url),
             });
             if let Some(thread) = telegram.message_thread_id {
                 inner["message_thread_id"] = json!(thread);
@@ -42,7 +44,7 @@ impl Config {
             Value::Object(self.services.iter().map(|one| (one.name.clone(), redacted_service(one))).collect()),
         );
         if !self.mcp_servers.is_empty() {
-            let servers = self.mcp_servers.iter().map(|one| (one.name.clone(), self.redacted_mcp_server(one)));
+            let servers = self.mcp_servers.iter().map(|one| (one.name.clone(), redacted_mcp_server(one)));
             put("mcp", json!({"servers": Value::Object(servers.collect())}));
         }
         put("storage", json!({"type": "sqlite", "path": self.storage.log}));
@@ -124,61 +126,62 @@ impl Config {
             shown["health_port"] = json!(port);
         }
         if let Some(url) = &gateway.public_url {
-            shown["public_url"] = json!(without_user(url));
+            shown["public_url"] = json!(redacted_address(url));
         }
         shown
     }
 }
 
-impl Config {
-    fn redacted_mcp_server(&self, server: &McpServerConfig) -> Value {
-        let names = |names: &mut dyn Iterator<Item = &String>| {
-            Value::Object(names.map(|name| (name.clone(), json!(HIDDEN))).collect())
-        };
-        let mut shown = match &server.transport {
-            McpTransportConfig::Stdio { command, args, env, cwd } => {
-                let is_hidden = |at| self.hidden.contains(&format!("mcp.servers.{}.args[{at}]", server.name));
-                let mut shown = json!({
-                    "command": command,
-                    "args": redacted_arguments(args, is_hidden),
-                    "env": names(&mut env.keys()),
+fn redacted_mcp_server(server: &McpServerConfig) -> Value {
+    let names = |names: &mut dyn Iterator<Item = &String>| {
+        Value::Object(names.map(|name| (name.clone(), json!(HIDDEN))).collect())
+    };
+    let mut shown = match &server.transport {
+        McpTransportConfig::Stdio { command, args, env, cwd } => {
+            let mut shown = json!({
+                "command": command,
+                "args": redacted_arguments(args, &server.hidden_args),
+                "env": names(&mut env.keys()),
+            });
+            if let Some(cwd) = cwd {
+                shown["cwd"] = json!(cwd);
+            }
+            shown
+        }
+        McpTransportConfig::Http { url, headers, auth } => {
+            let headers = names(&mut headers.iter().map(|(name, _)| name));
+            let mut shown = json!({"url": redacted_address(url), "headers": headers});
+            if let Some(auth) = auth {
+                shown["auth"] = json!({
+                    "type": "client_credentials",
+                    "token_url": redacted_address(&auth.token_url),
+                    "client_id": auth.client_id,
+                    "client_secret": HIDDEN,
                 });
-                if let Some(cwd) = cwd {
-                    shown["cwd"] = json!(cwd);
+                if let Some(scope) = &auth.scope {
+                    shown["auth"]["scope"] = json!(scope);
                 }
-                shown
             }
-            McpTransportConfig::Http { url, headers, auth } => {
-                let headers = names(&mut headers.iter().map(|(name, _)| name));
-                let mut shown = json!({"url": without_user(url), "headers": headers});
-                if let Some(auth) = auth {
-                    shown["auth"] = json!({
-                        "type": "client_credentials",
-                        "token_url": without_user(&auth.token_url),
-                        "client_id": auth.client_id,
-                        "client_secret": HIDDEN,
-                    });
-                    if let Some(scope) = &auth.scope {
-                        shown["auth"]["scope"] = json!(scope);
-                    }
-                }
-                shown
-            }
-        };
-        shown["timeout"] = json!(format!("{}s", server.timeout.as_secs()));
-        shown["enabled"] = json!(server.enabled);
-        shown
-    }
+            shown
+        }
+    };
+    shown["timeout"] = json!(format!("{}s", server.timeout.as_secs()));
+    shown["enabled"] = json!(server.enabled);
+    shown
 }
 
-/// Redacts arguments of a program. One is hidden if it comes from the environment, or follows a flag that is called like a
-/// credential.
-fn redacted_arguments(args: &[String], is_hidden: impl Fn(usize) -> bool) -> Vec<String> {
+/// Returns arguments of a program as they may be shown: those at the positions `hidden` are three stars, and so are values after a
+/// flag that is called like a credential, and credentials in addresses.
+pub fn redacted_arguments(args: &[String], hidden: &BTreeSet<usize>) -> Vec<String> {
     let mut shown = Vec::new();
     let mut is_value = false;
     for (at, arg) in args.iter().enumerate() {
         let is_flag = arg.starts_with('-');
-        shown.push(if is_hidden(at) || is_value && !is_flag { HIDDEN.to_owned() } else { redacted_argument(arg) });
+        shown.push(if hidden.contains(&at) || is_value && !is_flag {
+            HIDDEN.to_owned()
+        } else {
+            redacted_argument(arg)
+        });
         is_value = is_flag && !arg.contains('=') && is_credential_name(arg);
     }
     shown
@@ -193,7 +196,7 @@ fn redacted_argument(arg: &str) -> String {
     match value.split_at(1) {
         (sign, _) if is_name && is_credential_name(name) => format!("{name}{sign}{HIDDEN}"),
         ("=", value) if is_name => format!("{name}={}", redacted_argument(value)),
-        _ => without_user(arg),
+        _ => redacted_address(arg),
     }
 }
 
@@ -208,9 +211,9 @@ fn redacted_service(service: &ServiceConfig) -> Value {
     let health = &service.health;
     let error = |(status, message): &(u16, String)| json!({"status": status, "message": message});
     json!({
-        "url": without_user(&service.url),
+        "url": redacted_address(&service.url),
         "auth": auth,
-        "health": {"method": health.method, "path": without_user(&health.path), "expect_status": health.expect_status},
+        "health": {"method": health.method, "path": redacted_address(&health.path), "expect_status": health.expect_status},
         "tools": Value::Object(service.tools.iter().map(|one| (one.name.clone(), redacted_tool(one))).collect()),
         "errors": service.errors.iter().map(error).collect::<Value>(),
     })
@@ -231,7 +234,7 @@ fn redacted_tool(tool: &ToolConfig) -> Value {
     json!({
         "signature": tool.signature,
         "args": Value::Object(tool.args.iter().map(argument).collect()),
-        "request": {"method": request.method, "path": without_user(&request.path), "body_exclude": request.body_exclude, "query": request.query},
+        "request": {"method": request.method, "path": redacted_address(&request.path), "body_exclude": request.body_exclude, "query": request.query},
         "response": {"wrap": tool.wrap},
         "idempotent": tool.idempotent,
         "undeclared_args": match tool.undeclared_args {
@@ -248,15 +251,30 @@ fn redacted_provider(provider: &ProviderConfig) -> Value {
     let model = |model: &countersign_runtime::models::entry::ModelEntry| json!({"id": model.id, "context_window": model.context_window, "max_tokens": model.max_tokens});
     json!({
         "api": provider.api.map(|api| api.as_str()),
-        "base_url": provider.base_url.as_deref().map(without_user),
+        "base_url": provider.base_url.as_deref().map(redacted_address),
         "api_key": provider.api_key.as_ref().map(|_| HIDDEN),
         "headers": Value::Object(provider.headers.keys().map(|name| (name.clone(), json!(HIDDEN))).collect()),
         "models": provider.models.iter().map(model).collect::<Value>(),
     })
 }
 
+/// Returns the parts of a text that are three stars in its form that may be shown.
+pub fn hidden_parts(text: &str, shown: &str) -> Vec<String> {
+    let mut visible = shown.split(HIDDEN).peekable();
+    let Some(mut rest) = visible.next().and_then(|first| text.strip_prefix(first)) else { return Vec::new() };
+    let mut parts = Vec::new();
+    while let Some(next) = visible.next() {
+        let is_last = visible.peek().is_none();
+        let end = if is_last { rest.len().checked_sub(next.len()) } else { rest.find(next) };
+        let Some((part, after)) = end.and_then(|end| rest.split_at_checked(end)) else { break };
+        parts.push(part.to_owned());
+        rest = after.strip_prefix(next).unwrap_or_default();
+    }
+    parts
+}
+
 /// Returns an address without the name and password that may stand before its host, and without possible credentials in its query.
-fn without_user(url: &str) -> String {
+pub fn redacted_address(url: &str) -> String {
     let (url, query) = match url.split_once('?') {
         Some((url, query)) => {
             (url, format!("?{}", query.split('&').map(redacted_parameter).collect::<Vec<_>>().join("&")))
@@ -324,7 +342,21 @@ fn is_in_parts(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{redacted_arguments, without_user};
+    use std::collections::BTreeSet;
+
+    use super::{hidden_parts, redacted_address, redacted_arguments};
+
+    #[test]
+    fn hidden_parts_are_found_by_what_is_shown() {
+        for (text, shown, want) in [
+            ("--api-key=abc", "--api-key=***", &["abc"][..]),
+            ("abc", "***", &["abc"]),
+            ("http://u:p@h/x?key=1&a=b", "http://***@h/x?key=***&a=b", &["u:p", "1"]),
+            ("plain", "plain", &[]),
+        ] {
+            assert_eq!(hidden_parts(text, shown), want, "{text}");
+        }
+    }
 
     #[test]
     fn only_what_may_be_a_credential_is_hidden_in_arguments() {
@@ -340,7 +372,8 @@ mod tests {
             ("http://u:p@h/x?key=1 hidden", "http://***@h/x?key=*** ***"),
         ] {
             let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
-            let shown = redacted_arguments(&args, |at| args[at] == "hidden");
+            let hidden: BTreeSet<usize> = (0..args.len()).filter(|at| args[*at] == "hidden").collect();
+            let shown = redacted_arguments(&args, &hidden);
             assert_eq!(shown.join(" "), want);
         }
     }
@@ -369,7 +402,7 @@ mod tests {
             ("http://u:p@h/x?q=a.b", "http://***@h/x?q=a.b"),
             ("http://u:p@h", "http://***@h"),
         ] {
-            assert_eq!(without_user(url), want);
+            assert_eq!(redacted_address(url), want);
         }
     }
 }

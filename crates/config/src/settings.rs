@@ -2,12 +2,7 @@
 //!
 //! It must not know the format of a file.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use countersign_core::session::RetryPolicy;
 use countersign_runtime::{
@@ -96,8 +91,6 @@ pub struct Config {
     pub retention: RetentionConfig,
     pub(super) literals: Vec<LiteralCredential>,
     pub(super) tool_files: Vec<PathBuf>,
-    /// Keys of values that are shown elsewhere and come from the environment here, so that they may be secret.
-    pub(super) hidden: BTreeSet<String>,
 }
 
 /// Address on which the gateway listens, and addresses by which it is reached.

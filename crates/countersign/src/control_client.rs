@@ -1,6 +1,7 @@
 //! Speaks to a gateway that runs on this machine, over the socket in its data directory.
 
 use std::{
+    fs::{File, TryLockError},
     io::{self, BufRead as _, BufReader, Write as _},
     os::unix::net::UnixStream,
     path::Path,
@@ -22,6 +23,21 @@ impl ControlClient {
     pub(crate) fn connect(folder: &Path) -> Option<Self> {
         let local = UnixStream::connect(folder.join(FILE)).ok().map(|stream| Self(BufReader::new(stream)))?;
         local.with_timeout(PATIENCE).ok()
+    }
+
+    /// Connects to the gateway whose data directory is `folder`; `None` if none runs there.
+    ///
+    /// # Errors
+    /// A gateway runs and cannot be reached.
+    pub(crate) fn connect_if_running(folder: &Path) -> anyhow::Result<Option<Self>> {
+        let socket = folder.join(FILE);
+        match UnixStream::connect(&socket) {
+            Ok(stream) => Self(BufReader::new(stream)).with_timeout(PATIENCE).map(Some),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if !is_locked(folder) => Ok(None),
+                _ => Err(error).with_context(|| format!("cannot connect to {}", socket.display())),
+            },
+        }
     }
 
     /// Gives up on a gateway that says nothing for so long.
@@ -68,6 +84,12 @@ impl ControlClient {
             ControlReply::Error(problem) => bail!("{problem}"),
         }
     }
+}
+
+/// Reports whether a gateway holds the lock of its data directory.
+fn is_locked(folder: &Path) -> bool {
+    let lock = File::open(folder.join(FILE).with_extension("sock.lock"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Replaces the system's text for a timeout, which speaks of resources.

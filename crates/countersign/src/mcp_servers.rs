@@ -292,7 +292,7 @@ fn approve_server(
             writeln!(std::io::stderr(), "not approved")?;
             return Ok(ExitCode::FAILURE);
         }
-        tools.approve(name, &listing, &ApprovalOrigin::Person(by)).await?;
+        tools.approve(name, &listing, &approval, &ApprovalOrigin::Person(by)).await?;
         let is_running = reload_gateway(&config.storage.folder, name)?;
         let mut out = std::io::stdout().lock();
         match form {
@@ -333,12 +333,15 @@ fn current_user() -> PrincipalId {
 }
 
 /// Tells a running gateway that the approvals changed. False if none runs.
+///
+/// # Errors
+/// The gateway did not read them: the change is in the file, and in force when the gateway starts again or gets SIGHUP.
 fn reload_gateway(folder: &Path, server: &str) -> anyhow::Result<bool> {
-    let Some(mut gateway) = ControlClient::connect(folder) else { return Ok(false) };
-    gateway
-        .send_request(&Request::ReloadMcp { server: server.to_owned() })
-        .context("the running gateway did not read the approvals again")?;
-    Ok(true)
+    let reload = || {
+        let Some(mut gateway) = ControlClient::connect_if_running(folder)? else { return Ok(false) };
+        gateway.send_request(&Request::ReloadMcp { server: server.to_owned() }).map(|_| true)
+    };
+    reload().context("the change is saved, but the running gateway did not read the approvals again; restart it")
 }
 
 /// Asks a question on the terminal. Only `y` and `yes` agree.

@@ -105,6 +105,7 @@ pub fn new_request(
         service: None,
         executor: RequestExecutor::Service,
         paths: Vec::new(),
+        for_principals: Vec::new(),
         cwd: String::new(),
         effect: ToolEffect::Changes,
         repeat: RepeatMode::Once,

@@ -38,7 +38,7 @@ pub(crate) async fn request_approvals(
     mcp_client::request_approvals(&requests, &requester(tools, approval_timeout), tools.approvals()).await
 }
 
-/// Requests the approval of one server that is not approved as it is defined.
+/// Requests the approval of one server that is not approved as it is defined, also if a person refused it before.
 ///
 /// # Errors
 /// [`OwnerError`] if the session or the request cannot be recorded.
@@ -46,28 +46,37 @@ pub(crate) async fn request_server(
     handle: &OwnerHandle,
     tools: &McpTools,
     definition: &ServerDefinition,
+    revocations: u64,
     approval_timeout: Duration,
 ) -> Result<(), OwnerError> {
     let requests = handle.source(InboxLane::Request);
-    mcp_client::request_server(&requests, &requester(tools, approval_timeout), definition).await
+    mcp_client::request_server(&requests, &requester(tools, approval_timeout), definition, revocations).await
 }
 
-/// Records the changes of approvals that persons made outside of gates, also while no gateway ran. One that was recorded when
-/// the process ended before it was marked is recorded twice.
+/// Records the changes of approvals that persons made outside of gates, also while no gateway ran. Those that were recorded when
+/// the process ended before they were marked are recorded twice.
 ///
 /// # Errors
 /// The reason, for people. The rest stays to be recorded.
 pub(crate) async fn record_changes(handle: &OwnerHandle, tools: &McpTools) -> Result<(), String> {
     let _recording = tools.recording.lock().await;
-    let mut approvals = tools.approvals().open_approvals().map_err(|error| error.to_string())?;
+    let approvals = tools.approvals().read_approvals().await.map_err(|error| error.to_string())?;
     let source = handle.source(InboxLane::Result);
-    for change in approvals.unrecorded().to_vec() {
+    let (mut recorded, mut failure) = (Vec::new(), None);
+    for change in approvals.unrecorded() {
         let ApprovalChange { server, change: what, by, at } = change.clone();
         let note = Command::NoteServerApproval { server, change: what, by, at };
-        source.send_command(note).await.map_err(|error| error.to_string())?;
-        approvals.mark_recorded(&change).map_err(|error| error.to_string())?;
+        if let Err(error) = source.send_command(note).await {
+            failure = Some(error.to_string());
+            break;
+        }
+        recorded.push(change.clone());
     }
-    Ok(())
+    if !recorded.is_empty() {
+        let marked = tools.approvals().change_approvals(move |file| file.mark_recorded(&recorded)).await;
+        marked.map_err(|error| error.to_string())?;
+    }
+    failure.map_or(Ok(()), Err)
 }
 
 /// Requests the approval of each server of which a call found another tool than the approved one. Ends with the record.
@@ -77,9 +86,9 @@ pub(crate) async fn request_changes(handle: OwnerHandle, tools: Arc<McpTools>, a
 }
 
 /// Carries out an approved request. `None` if it is another one.
-pub(crate) async fn carry_out(tools: &McpTools, content: &CallDetails) -> Option<ServiceOutcome> {
+pub(crate) async fn carry_out(tools: &Arc<McpTools>, content: &CallDetails) -> Option<ServiceOutcome> {
     let outcome = mcp_client::carry_out(&requester(tools, Duration::ZERO), tools.approvals(), content).await?;
-    tools.reload();
+    tools.reload_in_background().await;
     Some(outcome)
 }
 

@@ -1,16 +1,18 @@
-//! Consequences of changed approvals of MCP servers: gates that are decided elsewhere, and standing approvals of revoked tools.
+//! Consequences of changed approvals of MCP servers: gates that are decided elsewhere or whose server is another one by now, and
+//! standing approvals of revoked tools.
 //!
 //! It must not approve a server: that happened before, in the file of approvals.
 
 use std::collections::BTreeSet;
 
 use countersign_core::{
+    call::CallDetails,
     engine::{Command, Engine},
     gate::{self, ApprovalScope, GateReply},
     id::{GateId, PrincipalId},
     policy::{Grant, GrantCoverage, GrantId},
 };
-use countersign_mcp_client::ApprovalError;
+use countersign_mcp_client::{ApprovalError, ApprovedServers, SERVER_TOOL, TOOLS_TOOL, is_reading_tool};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle};
 
 use crate::{
@@ -32,8 +34,9 @@ pub(crate) enum ChangeError {
     Owner(#[from] OwnerError),
 }
 
-/// Closes gates of servers whose approval does not depend on them any more, and revokes the standing approvals of tools of servers
-/// that are not approved. `by` changed the approval of `touched`, or nobody is known to have changed one.
+/// Closes gates of servers whose approval does not depend on them any more, withdraws gates of calls of servers that are not
+/// approved or are other ones by now, and revokes the standing approvals of their tools. `by` changed the approval of `touched`, or
+/// nobody is known to have changed one.
 ///
 /// # Errors
 /// [`ChangeError`]; the next call does the rest.
@@ -44,13 +47,20 @@ pub(crate) async fn apply_changes(
     by: &PrincipalId,
 ) -> Result<(), ChangeError> {
     let source = handle.source(InboxLane::Result);
-    close_decided_gates(&source, tools, touched, by).await?;
-    let revoked = tools.revoked_servers()?;
+    let approved = tools.approvals().read_approvals().await?;
+    close_decided_gates(&source, tools, &approved, touched, by).await?;
+    let revoked = approved.revoked().clone();
     let mut without_approval: BTreeSet<String> = revoked.clone();
-    without_approval.extend(tools.unapproved()?.into_iter().map(|server| server.name.clone()));
-    let held = without_approval.clone();
-    let grants = source.read_state(move |engine| grants_of(engine, &held)).await.ok_or(OwnerError::Closed)?.0;
-    for grant in grants {
+    let definitions = tools.servers().definitions().filter(|definition| !approved.is_approved(definition));
+    without_approval.extend(definitions.map(|definition| definition.name.clone()));
+    // Gates first: an answer to one may make a standing approval.
+    let servers = without_approval.clone();
+    let gates = source.read_state(move |engine| gates_of(engine, &servers)).await.ok_or(OwnerError::Closed)?.0;
+    for gate in gates {
+        close_gate(&source, gate, None, by).await?;
+    }
+    let grants = source.read_state(move |engine| grants_of(engine, &without_approval)).await;
+    for grant in grants.ok_or(OwnerError::Closed)?.0 {
         match source.send_command(Command::Revoke { grant, by: by.clone() }).await {
             // Another has revoked it.
             Ok(_) | Err(OwnerError::Refusal(_)) => {}
@@ -59,7 +69,7 @@ pub(crate) async fn apply_changes(
     }
     // Not before they are gone: a process that ends in between does it again.
     if !revoked.is_empty() {
-        tools.forget_revoked(&revoked)?;
+        tools.approvals().change_approvals(move |file| file.forget_revoked(&revoked)).await?;
     }
     Ok(())
 }
@@ -86,20 +96,25 @@ pub(crate) async fn apply_outside_changes(handle: &OwnerHandle, tools: &McpTools
 async fn close_decided_gates(
     source: &CommandSource,
     tools: &McpTools,
+    approved: &ApprovedServers,
     touched: Option<&str>,
     by: &PrincipalId,
-) -> Result<(), ChangeError> {
+) -> Result<(), OwnerError> {
     let pending = source.read_state(pending_requests).await.ok_or(OwnerError::Closed)?.0;
     for (gate, request) in pending {
         let reply = match request {
-            ApprovalRequest::Server { name, arguments } if tools.approves(&name, &arguments)? => {
+            // Its definition was changed, or it was removed or revoked: nobody can approve what was shown.
+            ApprovalRequest::Server { name, arguments } if !tools.is_requested_as(approved, &name, &arguments) => None,
+            ApprovalRequest::Server { name, .. } if tools.is_approved(approved, &name) => {
                 Some(GateReply::Allow(ApprovalScope::Once))
             }
-            // Its definition was changed, or it was removed: nobody can approve what was shown.
-            ApprovalRequest::Server { name, arguments } if !tools.is_defined_as(&name, &arguments) => None,
             ApprovalRequest::Server { .. } => continue,
             // Somebody approved or revoked the tools of this server and saw what they are now.
-            ApprovalRequest::Tools { name } if touched == Some(name.as_str()) || !tools.is_approved(&name)? => None,
+            ApprovalRequest::Tools { name }
+                if touched == Some(name.as_str()) || !tools.is_approved(approved, &name) =>
+            {
+                None
+            }
             ApprovalRequest::Tools { .. } => continue,
         };
         close_gate(source, gate, reply, by).await?;
@@ -128,16 +143,75 @@ async fn close_gate(
     }
 }
 
-/// Returns the standing approvals of tools of these servers.
+/// Returns the pending gates of calls that would reach these servers.
+fn gates_of(engine: &Engine, servers: &BTreeSet<String>) -> Vec<GateId> {
+    let pending = engine.state().pending_gates().filter(|gate| {
+        let call = gate.call().and_then(|call| engine.admitted().call_content(call));
+        call.is_some_and(|call| servers.iter().any(|server| is_call_of(call, server)))
+    });
+    pending.map(gate::Gate::id).collect()
+}
+
+/// Reports whether a call reaches a server with one of its tools, or with one that reads its resources or prompts.
+fn is_call_of(call: &CallDetails, server: &str) -> bool {
+    if is_reading_tool(&call.tool) {
+        return call.arguments.get("server").and_then(|name| name.as_str()) == Some(server);
+    }
+    is_tool_of(&call.tool, server)
+}
+
+/// Reports whether a name begins like those of the tools of a server.
+fn is_tool_of(name: &str, server: &str) -> bool {
+    let rest = name.strip_prefix("mcp__").and_then(|rest| rest.strip_prefix(server));
+    rest.is_some_and(|rest| rest.starts_with("__"))
+}
+
+/// Returns the standing approvals of tools of these servers, and those of approvals themselves: each of these needs a person.
 fn grants_of(engine: &Engine, servers: &BTreeSet<String>) -> Vec<GrantId> {
-    let prefixes: Vec<String> = servers.iter().map(|server| format!("mcp__{server}__")).collect();
     let is_of_them = |grant: &&Grant| {
         let covered = match &grant.covers {
             GrantCoverage::Pattern(pattern) => pattern,
             // An exact one is known by the call that was shown.
             GrantCoverage::Exact(_) => &grant.label,
         };
-        prefixes.iter().any(|prefix| covered.starts_with(prefix.as_str()))
+        let tool = covered.split_once('(').map_or(covered.as_str(), |(tool, _)| tool);
+        [SERVER_TOOL, TOOLS_TOOL].contains(&tool) || servers.iter().any(|server| may_cover(covered, server))
     };
     engine.state().policy().grants().iter().filter(is_of_them).map(|grant| grant.id).collect()
+}
+
+/// Reports whether a standing approval with this pattern or signature can cover calls of a server. One that does not name the server
+/// which it reads from can.
+fn may_cover(covered: &str, server: &str) -> bool {
+    let (tool, arguments) = covered.split_once('(').map_or((covered, None), |(tool, rest)| (tool, Some(rest)));
+    if !is_reading_tool(tool) {
+        return is_tool_of(covered, server);
+    }
+    arguments.is_none_or(|arguments| {
+        let end = arguments.find([',', ')']).unwrap_or(arguments.len());
+        let named = &arguments[..end];
+        named == server || named.contains(['*', '?', '['])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_cover;
+
+    #[test]
+    fn a_standing_approval_goes_with_every_server_that_it_may_cover() {
+        for (covered, of_files, of_file) in [
+            ("mcp__files__write_file(*)", true, false),
+            ("mcp__files__write_file", true, false),
+            ("mcp__file__read(*)", false, true),
+            ("mcp_read_resource(files, note://all)", true, false),
+            ("mcp_list_prompts(file)", false, true),
+            ("mcp_read_resource(files, *)", true, false),
+            ("mcp_read_resource(*)", true, true),
+            ("mcp_read_resource", true, true),
+            ("bash(mcp__files__x)", false, false),
+        ] {
+            assert_eq!((may_cover(covered, "files"), may_cover(covered, "file")), (of_files, of_file), "{covered}");
+        }
+    }
 }

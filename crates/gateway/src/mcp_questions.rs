@@ -162,6 +162,7 @@ impl QuestionContext {
             executor: RequestExecutor::Person,
             paths: Vec::new(),
             cwd: String::new(),
+            for_principals: question.callers.clone(),
             effect: ToolEffect::Reads,
             repeat: RepeatMode::Idempotent,
         }

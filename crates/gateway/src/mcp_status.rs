@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use countersign_config::{Config, McpServerConfig, McpTransportConfig};
+use countersign_config::{Config, McpServerConfig, McpTransportConfig, redacted_address, redacted_arguments};
 use countersign_core::id::PrincipalId;
 use countersign_mcp_client::{
     ApprovedServers, ServerActivity, ServerDefinition, ServerListing, ServerTool, ToolApproval, is_unchanged,
@@ -66,7 +66,7 @@ impl GatewayMcpServers {
             activity,
             left_out: left_out.map(|left| (left.tool.clone(), left.problem.clone())).collect(),
             tools: tool_rows(&definition, approved, listing.as_deref()),
-            request: server_arguments(&definition),
+            request: server_arguments(&definition, approved.revocations(&server.name)),
         }
     }
 
@@ -91,14 +91,16 @@ impl GatewayMcpServers {
 
     async fn try_out(&self, server: &str, trial: McpTrial) -> Result<(), String> {
         let definition = self.find_definition(server)?;
-        let approved = self.tools.approvals().open_approvals().map_err(|error| error.to_string())?;
-        if !approved.is_approved(definition) {
-            return Err(format!("MCP server {server} is not approved: it does not start before that"));
+        let approved = self.tools.approvals().read_approvals().await.map_err(|error| error.to_string())?;
+        // One that is being approved is not stopped.
+        if trial == McpTrial::Restart
+            && approved.is_approved(definition)
+            && !self.tools.servers().disconnect(server).await
+        {
+            return Err(format!("MCP server {server} is in use and was not stopped"));
         }
-        if trial == McpTrial::Restart {
-            self.tools.servers().disconnect(server).await;
-        }
-        let (_, approval) = self.tools.compare(server).await.map_err(|error| error.to_string())?;
+        let compared = self.tools.approvals().compare_approved(server).await;
+        let (_, approval) = compared.map_err(|error| error.to_string())?;
         if !is_unchanged(&approval) {
             self.tools.approvals().report_changed(server);
         }
@@ -121,12 +123,12 @@ impl McpServerStatus for GatewayMcpServers {
     fn request_approval(self: Arc<Self>, server: String) -> BoxFuture<'static, Result<(), String>> {
         finish(async move {
             let definition = self.find_definition(&server)?;
-            let approved = self.tools.approvals().open_approvals().map_err(|error| error.to_string())?;
+            let approved = self.tools.approvals().read_approvals().await.map_err(|error| error.to_string())?;
             if approved.is_approved(definition) {
                 return Err(format!("MCP server {server} is approved already"));
             }
-            let requested =
-                mcp_approvals::request_server(&self.handle, &self.tools, definition, self.config.approval_timeout);
+            let (revocations, timeout) = (approved.revocations(&server), self.config.approval_timeout);
+            let requested = mcp_approvals::request_server(&self.handle, &self.tools, definition, revocations, timeout);
             requested.await.map_err(|error| error.to_string())
         })
     }
@@ -183,12 +185,14 @@ fn tool_row(tool: &ServerTool, state: McpToolState) -> McpToolRow {
     McpToolRow { name: tool.offered_name.clone(), description: tool.description.clone(), hints, state }
 }
 
-/// Returns the command or the address of a server in one line, without any value of a variable or a header.
+/// Returns the command or the address of a server in one line, without any value of a variable or a header, and with three stars for
+/// possible credentials.
 pub fn transport_line(server: &McpServerConfig) -> String {
     match &server.transport {
         McpTransportConfig::Stdio { command, args, env, cwd } => {
             let variables = env.keys().map(|name| format!("{name}=… "));
-            let words = [command].into_iter().chain(args).map(|word| quote_word(word));
+            let args = redacted_arguments(args, &server.hidden_args);
+            let words = [command].into_iter().chain(&args).map(|word| quote_word(word));
             let line = variables.collect::<String>() + &words.collect::<Vec<_>>().join(" ");
             match cwd {
                 Some(cwd) => format!("{line}  (in {})", cwd.display()),
@@ -198,8 +202,8 @@ pub fn transport_line(server: &McpServerConfig) -> String {
         McpTransportConfig::Http { url, headers, auth } => {
             let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
             let headers = if names.is_empty() { String::new() } else { format!("  (with {})", names.join(", ")) };
-            let auth = auth.as_ref().map(|auth| format!("  (token from {})", auth.token_url)).unwrap_or_default();
-            format!("{url}{headers}{auth}")
+            let auth = auth.as_ref().map(|auth| format!("  (token from {})", redacted_address(&auth.token_url)));
+            format!("{}{headers}{}", redacted_address(url), auth.unwrap_or_default())
         }
     }
 }

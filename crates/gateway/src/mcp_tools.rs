@@ -15,8 +15,9 @@ use countersign_core::{
     call::CallDetails, id::PrincipalId, message::MessageBlock, policy::arguments::DeclaredArgument, tool::ToolSpec,
 };
 use countersign_mcp_client::{
-    ApprovalError, ApprovalOrigin, ApprovedNow, BadDefinition, CallOutcome, McpOptions, McpServers, OfferedTool,
-    ProgressSink, ServerApproval, ServerDefinition, ServerListing, ServerTools, reading_tools, server_arguments,
+    ApprovalError, ApprovalOrigin, ApprovedNow, ApprovedServers, BadDefinition, CallOutcome, ComparedServer,
+    McpOptions, McpServers, OfferedTool, ProgressSink, ServerApproval, ServerDefinition, ServerListing, ServerTools,
+    ToolCaller, reading_tools, server_arguments,
 };
 pub use countersign_mcp_client::{ApproveError, STARTED_BY};
 use countersign_policy_admin::{
@@ -60,6 +61,8 @@ pub struct McpTools {
 struct OfferedTools {
     registry: Arc<ToolRegistry>,
     by_name: BTreeMap<String, Arc<dyn OfferedTool>>,
+    /// The approved servers.
+    servers: BTreeSet<String>,
 }
 
 /// Beginning of the services under which tools of servers are called.
@@ -86,7 +89,11 @@ impl McpTools {
         let servers = McpServers::new(enabled.map(ServerDefinition::from).collect(), options)?;
         let tools = Self {
             approvals: ServerTools::new(servers, config.storage.folder.clone(), clock),
-            offered: Mutex::new(OfferedTools { registry: Arc::clone(&own), by_name: BTreeMap::new() }),
+            offered: Mutex::new(OfferedTools {
+                registry: Arc::clone(&own),
+                by_name: BTreeMap::new(),
+                servers: BTreeSet::new(),
+            }),
             own,
             catalog,
             secrets,
@@ -131,7 +138,8 @@ impl McpTools {
         self.offered.lock().by_name.keys().cloned().collect()
     }
 
-    /// Reads the approvals again. If they cannot be read, no tool of a server is offered.
+    /// Reads the approvals again. If they cannot be read, no tool of a server is offered. Calls that wait for a server which is not
+    /// approved any more are refused. Blocks the thread while the file is read.
     pub fn reload(&self) {
         if self.servers().definitions().next().is_none() {
             return;
@@ -153,14 +161,27 @@ impl McpTools {
         }
         let registry = Arc::new(ToolRegistry::from_tools(tools));
         self.catalog.replace_further(for_agents);
-        *self.offered.lock() = OfferedTools { registry, by_name };
+        let servers: BTreeSet<String> = approved.servers.into_keys().collect();
+        let earlier = {
+            let mut offered = self.offered.lock();
+            std::mem::replace(&mut *offered, OfferedTools { registry, by_name, servers: servers.clone() })
+        };
+        earlier.servers.difference(&servers).for_each(|server| self.servers().withdraw(server));
         self.changed.send_modify(|number| *number += 1);
+    }
+
+    /// Does the same without blocking the caller's thread.
+    pub(crate) async fn reload_in_background(self: &Arc<Self>) {
+        let tools = Arc::clone(self);
+        if let Err(error) = tokio::task::spawn_blocking(move || tools.reload()).await {
+            tracing::error!(%error, "the approvals of MCP servers were not read again");
+        }
     }
 
     /// Calls an approved tool for an agent's request. `None` if its service is no MCP server.
     pub async fn call_for_agent(&self, content: &CallDetails, cancel: CancellationToken) -> Option<ServiceOutcome> {
         let request = content.request.as_ref()?;
-        let (service, caller) = (request.service.as_deref()?, request.principal.as_str());
+        let (service, caller) = (request.service.as_deref()?, ToolCaller::agent(&request.principal));
         service.strip_prefix(SERVICE_PREFIX)?;
         let tool = self.offered.lock().by_name.get(&*content.tool).cloned();
         if tool.is_none() && self.catalog.services().contains_key(&*content.tool) {
@@ -176,7 +197,7 @@ impl McpTools {
             Ok(arguments) => arguments,
             Err(problem) => return Some(ServiceOutcome::NotBegun(problem)),
         };
-        Some(match tool.call(caller, arguments, cancel, ProgressSink::default()).await {
+        Some(match tool.call(&caller, arguments, cancel, ProgressSink::default()).await {
             CallOutcome::Done { content, is_error, structured } => {
                 if is_error {
                     ServiceOutcome::Failed(error_text(&content, &self.secrets))
@@ -204,15 +225,15 @@ impl McpTools {
         result
     }
 
-    /// Starts a server if need be, and compares its tools with the approved ones.
+    /// Starts a server if need be, and compares its tools with the approved ones. To be called after a person agreed to the start.
     ///
     /// # Errors
-    /// [`ApproveError`], but for [`ApproveError::Changed`].
-    pub async fn compare(&self, server: &str) -> Result<(Arc<ServerListing>, ServerApproval), ApproveError> {
+    /// Those of [`ServerTools::compare`].
+    pub async fn compare(&self, server: &str) -> Result<ComparedServer, ApproveError> {
         self.approvals.compare(server).await
     }
 
-    /// Approves a server with the tools that were shown: `listing` from [`McpTools::compare`].
+    /// Approves a server with the tools that were shown: `listing` and `approval` from [`McpTools::compare`].
     ///
     /// # Errors
     /// [`ApproveError`].
@@ -220,21 +241,32 @@ impl McpTools {
         &self,
         server: &str,
         listing: &ServerListing,
+        approval: &ServerApproval,
         origin: &ApprovalOrigin,
     ) -> Result<(), ApproveError> {
-        self.approvals.approve(server, listing, origin).await?;
+        self.approvals.approve(server, listing, approval, origin).await?;
         self.reload();
         Ok(())
     }
 
-    /// Withdraws the approval of a server: its tools are offered no longer. False if it has none.
+    /// Withdraws the approval of a server: its tools are offered no longer, and calls that wait for it are refused. False if it has
+    /// none.
     ///
     /// # Errors
     /// [`ApprovalError`], with the approvals as they were.
     pub fn revoke(&self, server: &str, by: &PrincipalId) -> Result<bool, ApprovalError> {
         let was_approved = self.approvals.revoke(server, by)?;
+        self.servers().withdraw(server);
         self.reload();
         Ok(was_approved)
+    }
+
+    /// Reads the approvals after another process changed that of a server, and ends the server: it may run as it was before it was
+    /// approved, or not be approved any more. Calls that wait for it are refused.
+    pub(crate) async fn reload_server(self: &Arc<Self>, server: &str) {
+        self.servers().withdraw(server);
+        self.reload_in_background().await;
+        self.servers().disconnect(server).await;
     }
 
     /// Returns the definition of an enabled server.
@@ -242,38 +274,15 @@ impl McpTools {
         self.approvals.definition(server)
     }
 
-    /// Returns the servers that no approval covers as they are defined now.
-    ///
-    /// # Errors
-    /// [`ApprovalError`] if the approvals cannot be read.
-    pub fn unapproved(&self) -> Result<Vec<&ServerDefinition>, ApprovalError> {
-        self.approvals.unapproved()
-    }
-
     /// Returns true if a server is approved as it is defined.
-    pub(crate) fn is_approved(&self, server: &str) -> Result<bool, ApprovalError> {
-        let approved = self.approvals.open_approvals()?;
-        Ok(self.definition(server).is_some_and(|definition| approved.is_approved(definition)))
+    pub(crate) fn is_approved(&self, approved: &ApprovedServers, server: &str) -> bool {
+        self.definition(server).is_some_and(|definition| approved.is_approved(definition))
     }
 
-    /// Returns true if a server is defined as approvers were shown it.
-    pub(crate) fn is_defined_as(&self, server: &str, shown: &Map<String, Value>) -> bool {
-        self.definition(server).is_some_and(|definition| server_arguments(definition) == *shown)
-    }
-
-    /// Returns true if a server is approved as approvers were shown it.
-    pub(crate) fn approves(&self, server: &str, shown: &Map<String, Value>) -> Result<bool, ApprovalError> {
-        Ok(self.is_defined_as(server, shown) && self.is_approved(server)?)
-    }
-
-    /// Returns the servers whose approval was taken back, and whose tools may still have standing approvals.
-    pub(crate) fn revoked_servers(&self) -> Result<BTreeSet<String>, ApprovalError> {
-        Ok(self.approvals.open_approvals()?.revoked().clone())
-    }
-
-    /// Notes that tools of these servers have no standing approvals any more.
-    pub(crate) fn forget_revoked(&self, servers: &BTreeSet<String>) -> Result<(), ApprovalError> {
-        self.approvals.open_approvals()?.forget_revoked(servers)
+    /// Returns true if a request for the approval of a server would show these arguments now.
+    pub(crate) fn is_requested_as(&self, approved: &ApprovedServers, server: &str, shown: &Map<String, Value>) -> bool {
+        let definition = self.definition(server);
+        definition.is_some_and(|definition| server_arguments(definition, approved.revocations(server)) == *shown)
     }
 
     /// Ends all servers.

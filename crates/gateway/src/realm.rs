@@ -169,6 +169,8 @@ impl GatewayRealm {
         let handle = OwnerHandle::open(log, options).await?;
         questions.open(&handle, secrets, config.clarify_timeout);
         mcp_questions::withdraw_left_questions(&handle).await?;
+        // Before anybody can answer a gate: it may be of a server that was revoked.
+        apply_outside_changes(&handle, &mcp_tools).await?;
         let traces = collector.follow_log(&handle).await;
         let limits = run_environment::call_limits(&config);
         let foreign_calls = Arc::new(ForeignCalls::open(handle.clone(), clock.clone(), limits).await?);
@@ -198,7 +200,6 @@ impl GatewayRealm {
             open_connections: open_connections.clone(),
         };
         let control = ControlSocket::open(owned, socket_parts, users).map_err(in_folder)?;
-        apply_outside_changes(&handle, &mcp_tools).await?;
         mcp_approvals::request_approvals(&handle, &mcp_tools, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {
@@ -367,7 +368,7 @@ impl GatewayRealm {
     /// Brings the rules of its file and the approvals of MCP servers into force. A rules file that does not load leaves the earlier ones
     /// in force.
     pub async fn reload(&self) {
-        self.mcp_tools.reload();
+        self.mcp_tools.reload_in_background().await;
         if let Err(error) = apply_outside_changes(&self.handle, &self.mcp_tools).await {
             (self.notice)(&format!("the approvals of MCP servers were not applied: {error}"));
         }

@@ -8,7 +8,8 @@
 use std::{collections::BTreeMap, env, error::Error, process::ExitCode, time::Duration};
 
 use countersign_mcp_client::{
-    CallOutcome, ClientCredentials, McpOptions, McpServers, ProgressSink, ServerDefinition, ServerTool, ServerTransport,
+    CallOutcome, ClientCredentials, McpOptions, McpServers, ProgressSink, ServerDefinition, ServerTool,
+    ServerTransport, ToolCaller,
 };
 use countersign_runtime::tools::exec::ExecLauncher;
 use serde_json::{Map, Value, json};
@@ -70,7 +71,8 @@ async fn use_everything(servers: &McpServers, context: &Value) -> Result<(), Fai
     let mut failed = Vec::new();
     for (tool, arguments) in planned_calls(&listing.tools, context) {
         let cancel = CancellationToken::new();
-        let outcome = servers.call_approved(tool, "", arguments, cancel, ProgressSink::default()).await;
+        let outcome =
+            servers.call_approved(tool, &ToolCaller::default(), arguments, cancel, ProgressSink::default()).await;
         println!("{}: {outcome:?}", tool.name);
         if !matches!(outcome, CallOutcome::Done { .. }) {
             failed.push(tool.name.as_str());

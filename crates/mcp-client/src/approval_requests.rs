@@ -13,22 +13,24 @@ use countersign_core::{
     tool::{RepeatMode, ToolEffect},
 };
 use countersign_runtime::{CommandSource, OwnerError, ServiceOutcome};
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Map, Value, json};
 
 use crate::{
     approvals::{ApprovalOrigin, ServerApproval, ToolApproval},
     definition::ServerDefinition,
-    listing::ServerListing,
-    server_tools::{ApproveError, ServerTools},
+    listing::{ServerListing, ServerTool},
+    server_tools::{ApproveError, ComparedServer, ServerTools},
 };
 
 /// Tool of a request to start a server and offer its tools.
 pub const SERVER_TOOL: &str = "mcp_server";
 /// Tool of a request to offer the tools of a server as they are now.
 pub const TOOLS_TOOL: &str = "mcp_tools";
-/// Most earlier requests of the same whose gate expired.
-const MOST_EXPIRED: usize = 1000;
+/// Argument of requests: the digest of the definition.
+const DEFINITION: &str = "definition";
+/// Most earlier requests of the same that no person refused.
+const MOST_EARLIER: usize = 1000;
 
 /// Requester of the approval of servers, and the session of its requests.
 #[derive(Clone, Debug)]
@@ -45,7 +47,16 @@ pub struct ApprovalRequester {
     pub service: Arc<str>,
 }
 
-/// Requests the approval of every server that is not approved as it is defined. A request whose gate expired is made again.
+/// Meaning of an earlier refusal of the same request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EarlierRefusal {
+    /// It is not requested again.
+    Final,
+    /// An operator wants it to be requested again.
+    Overruled,
+}
+
+/// Requests the approval of every server that is not approved as it is defined, unless a person refused the same before.
 ///
 /// # Errors
 /// [`OwnerError`] if the session or a request cannot be recorded.
@@ -57,20 +68,26 @@ pub async fn request_approvals(
     if tools.servers().definitions().next().is_none() {
         return Ok(());
     }
-    let unapproved = match tools.unapproved() {
-        Ok(unapproved) if unapproved.is_empty() => return Ok(()),
-        Ok(unapproved) => unapproved,
+    let approved = match tools.read_approvals().await {
+        Ok(approved) => approved,
         Err(error) => {
             tracing::error!("{error}; no MCP server is offered");
             return Ok(());
         }
     };
+    let unapproved: Vec<&ServerDefinition> =
+        tools.servers().definitions().filter(|definition| !approved.is_approved(definition)).collect();
+    if unapproved.is_empty() {
+        return Ok(());
+    }
     requester.open_session(requests).await?;
     for definition in unapproved {
-        match requester.request_once(requests, SERVER_TOOL, &definition.name, server_arguments(definition)).await {
+        let (name, arguments) =
+            (&definition.name, server_arguments(definition, approved.revocations(&definition.name)));
+        match requester.request_once(requests, SERVER_TOOL, name, arguments, EarlierRefusal::Final).await {
             // Without it the server is not offered.
             Err(OwnerError::Refusal(refusal)) => {
-                tracing::error!(server = definition.name, %refusal, "the approval of an MCP server cannot be requested");
+                tracing::error!(server = name, %refusal, "the approval of an MCP server cannot be requested");
             }
             requested => requested?,
         }
@@ -78,7 +95,7 @@ pub async fn request_approvals(
     Ok(())
 }
 
-/// Requests the approval of one server that is not approved as it is defined.
+/// Requests the approval of one server that is not approved as it is defined, for an operator: also if a person refused it before.
 ///
 /// # Errors
 /// [`OwnerError`] if the session or the request cannot be recorded.
@@ -86,32 +103,44 @@ pub async fn request_server(
     requests: &CommandSource,
     requester: &ApprovalRequester,
     definition: &ServerDefinition,
+    revocations: u64,
 ) -> Result<(), OwnerError> {
     requester.open_session(requests).await?;
-    requester.request_once(requests, SERVER_TOOL, &definition.name, server_arguments(definition)).await
+    let arguments = server_arguments(definition, revocations);
+    requester.request_once(requests, SERVER_TOOL, &definition.name, arguments, EarlierRefusal::Overruled).await
 }
 
-/// Requests the approval of each server of which a call found another tool than the approved one. Ends with the record.
+/// Requests the approval of each approved server of which a call found another tool than the approved one. Ends with the record.
 pub async fn request_changes(requests: &CommandSource, requester: &ApprovalRequester, tools: &ServerTools) {
+    // Each by itself: one server may take a minute to start.
+    let mut comparisons = FuturesUnordered::new();
     loop {
-        // In parallel: one server may take a minute to start.
-        let compared = tools.wait_refused().await.into_iter().map(async |server| tools.compare(&server).await);
-        for (listing, approval) in join_all(compared).await.into_iter().filter_map(Result::ok) {
-            if approval.is_new || approval.definition_changed || is_unchanged(&approval) {
+        let compared = tokio::select! {
+            servers = tools.wait_refused() => {
+                comparisons.extend(servers.into_iter().map(|server| async move {
+                    let compared = tools.compare_approved(&server).await;
+                    (server, compared)
+                }));
                 continue;
             }
-            let server = &listing.server;
-            let requested = async {
-                requester.open_session(requests).await?;
-                requester.request_once(requests, TOOLS_TOOL, server, tools_arguments(&listing, &approval)).await
-            };
-            match requested.await {
-                Ok(()) => {}
-                Err(OwnerError::Refusal(refusal)) => {
-                    tracing::error!(server, %refusal, "the approval of changed MCP tools cannot be requested");
-                }
-                Err(_) => return,
+            Some(compared) = comparisons.next() => compared,
+        };
+        let (server, Ok((listing, approval))) = compared else { continue };
+        let Some(definition) = tools.definition(&server).filter(|_| !is_unchanged(&approval)) else { continue };
+        if approval.is_new || approval.definition_changed {
+            continue;
+        }
+        let arguments = tools_arguments(definition, &listing, &approval);
+        let requested = async {
+            requester.open_session(requests).await?;
+            requester.request_once(requests, TOOLS_TOOL, &server, arguments, EarlierRefusal::Final).await
+        };
+        match requested.await {
+            Ok(()) => {}
+            Err(OwnerError::Refusal(refusal)) => {
+                tracing::error!(server, %refusal, "the approval of changed MCP tools cannot be requested");
             }
+            Err(_) => return,
         }
     }
 }
@@ -125,17 +154,19 @@ impl ApprovalRequester {
         }
     }
 
-    /// Requests something, unless it was requested before and an approver may still answer, or did.
+    /// Requests something, unless the same waits for an approver, or a person refused it. All other ends leave it open: a rule that
+    /// denied it may be gone, and an earlier approval of the same counts no more.
     async fn request_once(
         &self,
         requests: &CommandSource,
         tool: &str,
         server: &str,
         arguments: Map<String, Value>,
+        refusal: EarlierRefusal,
     ) -> Result<(), OwnerError> {
         // A key stands for exactly what is shown.
         let digest = Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes());
-        for number in 1..=MOST_EXPIRED {
+        for number in 1..=MOST_EARLIER {
             let key = format!("{tool}:{server}:{digest}:{number}");
             let request = AgentRequest {
                 session: self.session.clone(),
@@ -146,27 +177,30 @@ impl ApprovalRequester {
                 tool: tool.into(),
                 arguments: arguments.clone(),
                 signatures: vec![format!("{tool}({server})")],
-                named: vec!["server".to_owned()],
+                // A denial of one definition is none of another.
+                named: ["server", DEFINITION, "digest"].map(str::to_owned).into(),
                 undeclared: Vec::new(),
                 service: Some(Arc::clone(&self.service)),
                 executor: RequestExecutor::Service,
                 paths: Vec::new(),
                 cwd: String::new(),
+                for_principals: Vec::new(),
                 effect: ToolEffect::Changes,
                 // Approving the same tools twice is approving them once.
                 repeat: RepeatMode::Idempotent,
             };
             let reply = requests.send_command(Command::Call(call::Command::Request(Box::new(request)))).await?;
             match reply.outcome {
-                EngineReply::Requested {
-                    // An earlier approval of the same counts no more: it was revoked, or something else was approved since.
-                    over: Some((CallEnd::Expired | CallEnd::Failed | CallEnd::Done { .. } | CallEnd::Unknown, _)),
-                    ..
-                } => {}
+                EngineReply::Requested { over: Some((CallEnd::Refused, _)), .. }
+                    if refusal == EarlierRefusal::Final =>
+                {
+                    return Ok(());
+                }
+                EngineReply::Requested { over: Some(_), .. } => {}
                 _ => return Ok(()),
             }
         }
-        tracing::warn!(server, tool, "an approval was requested {MOST_EXPIRED} times; it is not requested again");
+        tracing::warn!(server, tool, "an approval was requested {MOST_EARLIER} times; it is not requested again");
         Ok(())
     }
 }
@@ -176,20 +210,25 @@ pub fn is_unchanged(approval: &ServerApproval) -> bool {
     approval.tools.iter().all(|(_, state)| *state == ToolApproval::Approved)
 }
 
-/// Returns what an approver is shown of the tools of a server that are not as they were approved, and the digest of all tools.
-fn tools_arguments(listing: &ServerListing, approval: &ServerApproval) -> Map<String, Value> {
+/// Returns what an approver is shown of the tools of a server that are not as they were approved, whole, with digests of the
+/// definition and of all tools.
+fn tools_arguments(
+    definition: &ServerDefinition,
+    listing: &ServerListing,
+    approval: &ServerApproval,
+) -> Map<String, Value> {
     let digests: Vec<String> = listing.tools.iter().map(|tool| format!("{} {}", tool.name, tool.digest)).collect();
     let digest = Digest::hash_bytes(digests.join("\n").as_bytes());
     let (mut changed, mut new, mut gone) = (Map::new(), Map::new(), Vec::new());
     for (tool, state) in &approval.tools {
         match state {
             ToolApproval::Approved => {}
-            ToolApproval::New => drop(new.insert(tool.name.clone(), tool.description.clone().into())),
+            ToolApproval::New => drop(new.insert(tool.name.clone(), new_tool(tool))),
             ToolApproval::Changed { differences } => drop(changed.insert(tool.name.clone(), json!(differences))),
             ToolApproval::Gone => gone.push(Value::from(tool.name.as_str())),
         }
     }
-    let mut shown = Map::from_iter([("server".to_owned(), Value::from(listing.server.as_str()))]);
+    let mut shown = named_server(definition, approval.mark.revocations);
     let parts = [("changed", Value::Object(changed)), ("new", Value::Object(new)), ("gone", Value::Array(gone))];
     let is_said = |value: &Value| *value != json!({}) && *value != json!([]);
     shown.extend(parts.into_iter().filter(|(_, value)| is_said(value)).map(|(name, value)| (name.to_owned(), value)));
@@ -197,12 +236,35 @@ fn tools_arguments(listing: &ServerListing, approval: &ServerApproval) -> Map<St
     shown
 }
 
-/// Returns what a person is shown of a server: all of its definition but values of secrets.
-pub fn server_arguments(definition: &ServerDefinition) -> Map<String, Value> {
-    let mut shown = Map::from_iter([("server".to_owned(), Value::from(definition.name.as_str()))]);
+fn new_tool(tool: &ServerTool) -> Value {
+    let mut shown = json!({ "description": tool.description, "schema": tool.schema });
+    if let Some(schema) = &tool.output_schema {
+        shown["output_schema"] = schema.clone();
+    }
+    if tool.annotations.as_object().is_some_and(|hints| !hints.is_empty()) {
+        shown["annotations"] = tool.annotations.clone();
+    }
+    shown
+}
+
+/// Returns what a person is shown of a server that was revoked so many times: all of its definition but values of secrets.
+pub fn server_arguments(definition: &ServerDefinition, revocations: u64) -> Map<String, Value> {
+    let mut shown = named_server(definition, revocations);
     if let Value::Object(description) = definition.description() {
         let is_said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
         shown.extend(description.into_iter().filter(|(_, value)| is_said(value)));
+    }
+    shown
+}
+
+/// Returns the name of a server, the digest of its definition, and the number of its revocations if it has any: an answer from before the last one is void.
+fn named_server(definition: &ServerDefinition, revocations: u64) -> Map<String, Value> {
+    let mut shown = Map::from_iter([
+        ("server".to_owned(), Value::from(definition.name.as_str())),
+        (DEFINITION.to_owned(), definition.digest().to_string().into()),
+    ]);
+    if revocations > 0 {
+        shown.insert("revocations".to_owned(), revocations.into());
     }
     shown
 }
@@ -229,42 +291,63 @@ pub async fn carry_out(
         Err(error) => {
             tracing::warn!(%error, "the allowed approval of an MCP server was not carried out");
             match error {
-                ApproveError::Unknown(_) | ApproveError::Changed(_) => ServiceOutcome::NotBegun(error.to_string()),
+                ApproveError::Unknown(_)
+                | ApproveError::NotApproved(_)
+                | ApproveError::Changed(_)
+                | ApproveError::Superseded(_) => ServiceOutcome::NotBegun(error.to_string()),
                 ApproveError::Server(_) | ApproveError::File(_) => ServiceOutcome::Failed(error.to_string()),
             }
         }
     })
 }
 
-type Approved = Result<(Arc<ServerListing>, ServerApproval), ApproveError>;
-
 /// Starts a server and approves the tools that it lists.
-async fn approve_server(tools: &ServerTools, arguments: &Map<String, Value>) -> Approved {
-    let name = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
-    let definition = tools.definition(name).filter(|now| server_arguments(now) == *arguments);
+async fn approve_server(tools: &ServerTools, arguments: &Map<String, Value>) -> Result<ComparedServer, ApproveError> {
+    let (name, revocations) = requested_server(arguments);
+    let definition = tools.definition(name).filter(|now| server_arguments(now, revocations) == *arguments);
     if definition.is_none() {
         return Err(ApproveError::Unknown(name.to_owned()));
     }
+    if tools.read_approvals().await?.revocations(name) != revocations {
+        return Err(ApproveError::Superseded(name.to_owned()));
+    }
     let (listing, approval) = tools.compare(name).await?;
+    if approval.mark.revocations != revocations {
+        return Err(ApproveError::Superseded(name.to_owned()));
+    }
     // At a terminal somebody approved it meanwhile, and saw its tools.
     if approval.is_new || approval.definition_changed {
-        tools.approve(name, &listing, &ApprovalOrigin::Gate).await?;
+        tools.approve(name, &listing, &approval, &ApprovalOrigin::Gate).await?;
     }
     Ok((listing, approval))
 }
 
-/// Approves the tools of a server, if they are those that were shown.
-async fn approve_tools(tools: &ServerTools, arguments: &Map<String, Value>) -> Approved {
-    let name = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
-    let (listing, approval) = tools.compare(name).await?;
+/// Approves the tools of an approved server, if they are those that were shown.
+async fn approve_tools(tools: &ServerTools, arguments: &Map<String, Value>) -> Result<ComparedServer, ApproveError> {
+    let (name, revocations) = requested_server(arguments);
+    let definition = tools.definition(name).ok_or_else(|| ApproveError::Unknown(name.to_owned()))?;
+    if arguments.get(DEFINITION).and_then(Value::as_str) != Some(definition.digest().to_string().as_str()) {
+        return Err(ApproveError::Unknown(name.to_owned()));
+    }
+    let (listing, approval) = tools.compare_approved(name).await?;
+    if approval.mark.revocations != revocations {
+        return Err(ApproveError::Superseded(name.to_owned()));
+    }
     if is_unchanged(&approval) {
         return Ok((listing, approval));
     }
-    if approval.is_new || approval.definition_changed || tools_arguments(&listing, &approval) != *arguments {
+    if approval.is_new || approval.definition_changed || tools_arguments(definition, &listing, &approval) != *arguments
+    {
         return Err(ApproveError::Changed(name.to_owned()));
     }
-    tools.approve(name, &listing, &ApprovalOrigin::Gate).await?;
+    tools.approve(name, &listing, &approval, &ApprovalOrigin::Gate).await?;
     Ok((listing, approval))
+}
+
+/// Returns the server of a request, and the number of its revocations at that time.
+fn requested_server(arguments: &Map<String, Value>) -> (&str, u64) {
+    let name = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
+    (name, arguments.get("revocations").and_then(Value::as_u64).unwrap_or_default())
 }
 
 /// Returns the tools of a server and the changes since its approval, as JSON.
@@ -294,3 +377,6 @@ pub fn approval_report(listing: &ServerListing, approval: &ServerApproval) -> Va
         "left_out": problems.collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests;

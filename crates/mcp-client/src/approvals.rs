@@ -5,16 +5,22 @@
 
 mod changes;
 mod differences;
+mod file_lock;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, DirBuilder},
     io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
 };
 
-use countersign_core::{digest::Digest, id::PrincipalId, policy::ServerChange, time::Millis};
+use countersign_core::{
+    digest::{Digest, canonical_json},
+    id::PrincipalId,
+    policy::ServerChange,
+    time::Millis,
+};
 use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::regular;
 use serde::{Deserialize, Serialize};
@@ -22,7 +28,7 @@ use serde_json::Value;
 
 pub use self::changes::{ApprovalChange, ApprovalNote, ApprovalOrigin};
 
-use self::differences::find_differences;
+use self::{differences::find_differences, file_lock::lock_file};
 use crate::{
     definition::ServerDefinition,
     listing::{ServerListing, ServerTool, offered_name},
@@ -74,23 +80,32 @@ pub enum ApprovalError {
     },
 }
 
+impl ApprovalError {
+    /// Returns the error of a task that was ended.
+    pub(crate) fn interrupted(data_dir: &Path, error: impl Into<io::Error>) -> Self {
+        Self::Unreadable { path: data_dir.join(FILE), problem: error.into() }
+    }
+}
+
 /// Approved servers and tools of a gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovedServers {
     path: PathBuf,
-    servers: BTreeMap<String, ApprovedServer>,
-    revoked: BTreeSet<String>,
-    unrecorded: Vec<ApprovalChange>,
+    file: ApprovalFile,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ApprovalFile {
     version: u32,
     servers: BTreeMap<String, ApprovedServer>,
-    /// Servers whose approval was taken back, until a gateway has revoked the standing approvals of their tools.
+    /// Servers whose approval was taken back, or replaced by that of another definition, until a gateway has revoked the standing
+    /// approvals of their tools.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     revoked: BTreeSet<String>,
+    /// Number of revocations of each server so far. An answer to a request from before the last one approves nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    revocations: BTreeMap<String, u64>,
     /// Changes that the record does not have yet, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unrecorded: Vec<ApprovalChange>,
@@ -123,6 +138,15 @@ pub struct ApprovedTool {
     pub annotations: Value,
 }
 
+/// State of a server's approval at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApprovalMark {
+    /// Digest of the approval; none if there is none.
+    approval: Option<Digest>,
+    /// Number of revocations before it.
+    pub revocations: u64,
+}
+
 /// State of a tool compared with its approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolApproval {
@@ -148,6 +172,8 @@ pub struct ServerApproval {
     pub definition_changed: bool,
     /// Tools that the server offers, in its order, then those that are gone. A tool that is gone is as it was approved.
     pub tools: Vec<(ServerTool, ToolApproval)>,
+    /// The approval that it was compared with.
+    pub mark: ApprovalMark,
 }
 
 impl ServerApproval {
@@ -173,7 +199,7 @@ impl ApprovedServers {
                 // A link that leads nowhere is no missing file.
                 return match fs::symlink_metadata(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        Ok(Self { path, servers: BTreeMap::new(), revoked: BTreeSet::new(), unrecorded: Vec::new() })
+                        Ok(Self { path, file: ApprovalFile::empty() })
                     }
                     Ok(_) | Err(_) => Err(unreadable(error)),
                 };
@@ -189,12 +215,12 @@ impl ApprovedServers {
         if file.version != VERSION {
             return Err(invalid(format!("its version is {}, expected {VERSION}", file.version)));
         }
-        Ok(Self { path, servers: file.servers, revoked: file.revoked, unrecorded: file.unrecorded })
+        Ok(Self { path, file })
     }
 
     /// Returns the approved tools of a server, for its definition as it is now, as they were approved.
     pub fn approved_tools(&self, definition: &ServerDefinition) -> Vec<ServerTool> {
-        let server = self.servers.get(&definition.name);
+        let server = self.file.servers.get(&definition.name);
         let server = server.filter(|server| server.definition == definition.digest());
         let tools = server.into_iter().flat_map(|server| &server.tools);
         tools.filter_map(|(name, tool)| tool.to_server_tool(&definition.name, name)).collect()
@@ -202,23 +228,33 @@ impl ApprovedServers {
 
     /// Returns true if a server is approved under its definition as it is now, whatever its tools are.
     pub fn is_approved(&self, definition: &ServerDefinition) -> bool {
-        self.servers.get(&definition.name).is_some_and(|server| server.definition == definition.digest())
+        self.file.servers.get(&definition.name).is_some_and(|server| server.definition == definition.digest())
     }
 
     /// Returns the time of the approval of a server under its definition as it is now, and its author.
     pub fn approval_note(&self, definition: &ServerDefinition) -> Option<&ApprovalNote> {
-        let server = self.servers.get(&definition.name)?;
+        let server = self.file.servers.get(&definition.name)?;
         server.approved.as_ref().filter(|_| server.definition == definition.digest())
     }
 
     /// Returns the names of all approved servers.
     pub fn server_names(&self) -> impl Iterator<Item = &str> {
-        self.servers.keys().map(String::as_str)
+        self.file.servers.keys().map(String::as_str)
+    }
+
+    /// Returns the number of revocations of a server so far.
+    pub fn revocations(&self, server: &str) -> u64 {
+        self.file.revocations.get(server).copied().unwrap_or_default()
+    }
+
+    /// Returns the state of the approval of a server.
+    pub fn mark(&self, server: &str) -> ApprovalMark {
+        self.file.mark(server)
     }
 
     /// Compares a server with its approval.
     pub fn compare(&self, definition: &ServerDefinition, listing: &ServerListing) -> ServerApproval {
-        let approved = self.servers.get(&definition.name);
+        let approved = self.file.servers.get(&definition.name);
         let known = |name: &str| approved.and_then(|server| server.tools.get(name));
         let state = |tool: &ServerTool| match known(&tool.name) {
             None => ToolApproval::New,
@@ -236,20 +272,23 @@ impl ApprovedServers {
             is_new: approved.is_none(),
             definition_changed: approved.is_some_and(|server| server.definition != definition.digest()),
             tools,
+            mark: self.mark(&definition.name),
         }
     }
 
-    /// Records the approval of a server with these tools, in place of an earlier one.
+    /// Records the approval of a server with these tools in place of the one that the approver saw. False if the approval is
+    /// another one by now.
     ///
     /// # Errors
     /// [`ApprovalError`], with the approvals as they were.
     pub fn approve(
         &mut self,
+        seen: ApprovalMark,
         definition: &ServerDefinition,
         tools: &[ServerTool],
         origin: &ApprovalOrigin,
         at: Millis,
-    ) -> Result<(), ApprovalError> {
+    ) -> Result<bool, ApprovalError> {
         let tools = tools.iter().filter(|tool| tool.server == definition.name);
         let tools = tools.map(|tool| (tool.name.clone(), ApprovedTool::from_server_tool(tool))).collect();
         let note = ApprovalNote { at, by: origin.person().cloned() };
@@ -261,22 +300,16 @@ impl ApprovedServers {
             at,
         });
         self.change(|file| {
+            if file.mark(&definition.name) != seen {
+                return false;
+            }
             file.unrecorded.extend(change);
-            file.servers.insert(definition.name.clone(), approved);
-        })
-    }
-
-    /// Records the approval of one more tool, or of its changed form, of a server that is approved under this definition. False
-    /// if it is not.
-    ///
-    /// # Errors
-    /// [`ApprovalError`], with the approvals as they were.
-    pub fn approve_tool(&mut self, definition: &ServerDefinition, tool: &ServerTool) -> Result<bool, ApprovalError> {
-        self.change(|file| {
-            let server =
-                file.servers.get_mut(&definition.name).filter(|server| server.definition == definition.digest());
-            let Some(server) = server.filter(|_| tool.server == definition.name) else { return false };
-            server.tools.insert(tool.name.clone(), ApprovedTool::from_server_tool(tool));
+            let digest = approved.definition;
+            let earlier = file.servers.insert(definition.name.clone(), approved);
+            // Standing approvals were given for the tools of another program.
+            if earlier.is_some_and(|earlier| earlier.definition != digest) {
+                file.revoked.insert(definition.name.clone());
+            }
             true
         })
     }
@@ -291,15 +324,16 @@ impl ApprovedServers {
             let was_approved = file.servers.remove(server).is_some();
             if was_approved {
                 file.revoked.insert(server.to_owned());
+                *file.revocations.entry(server.to_owned()).or_default() += 1;
                 file.unrecorded.push(change);
             }
             was_approved
         })
     }
 
-    /// Returns the servers whose approval was taken back, and whose tools may still have standing approvals.
+    /// Returns the servers whose approval was taken back or replaced, and whose tools may still have standing approvals.
     pub const fn revoked(&self) -> &BTreeSet<String> {
-        &self.revoked
+        &self.file.revoked
     }
 
     /// Notes that tools of these servers have no standing approvals any more.
@@ -312,17 +346,19 @@ impl ApprovedServers {
 
     /// Returns the changes that the record does not have yet, the oldest first.
     pub fn unrecorded(&self) -> &[ApprovalChange] {
-        &self.unrecorded
+        &self.file.unrecorded
     }
 
-    /// Forgets a change that the record has now.
+    /// Forgets changes that the record has now.
     ///
     /// # Errors
     /// [`ApprovalError`], with the changes as they were.
-    pub fn mark_recorded(&mut self, recorded: &ApprovalChange) -> Result<(), ApprovalError> {
+    pub fn mark_recorded(&mut self, recorded: &[ApprovalChange]) -> Result<(), ApprovalError> {
         self.change(|file| {
-            if let Some(first) = file.unrecorded.iter().position(|change| change == recorded) {
-                file.unrecorded.remove(first);
+            for change in recorded {
+                if let Some(first) = file.unrecorded.iter().position(|unrecorded| unrecorded == change) {
+                    file.unrecorded.remove(first);
+                }
             }
         })
     }
@@ -332,22 +368,38 @@ impl ApprovedServers {
         let unwritable = |problem| ApprovalError::Unwritable { path: self.path.clone(), problem };
         let folder = self.path.parent().unwrap_or_else(|| Path::new(""));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.path.with_extension("json.lock"))
-            .map_err(unwritable)?;
-        lock.lock().map_err(unwritable)?;
-        let Self { servers, revoked, unrecorded, .. } = Self::open(folder)?;
-        let mut file = ApprovalFile { version: VERSION, servers, revoked, unrecorded };
+        let _lock = lock_file(&self.path.with_extension("json.lock")).map_err(unwritable)?;
+        let Self { mut file, .. } = Self::open(folder)?;
         let changed = work(&mut file);
-        let text = serde_json::to_string_pretty(&file).map_err(io::Error::other);
-        let written = text.and_then(|text| replace_file(&self.path, text.as_bytes(), FileAccess::Private));
-        written.map_err(|problem| ApprovalError::Unwritable { path: self.path.clone(), problem })?;
-        (self.servers, self.revoked, self.unrecorded) = (file.servers, file.revoked, file.unrecorded);
+        let text = serde_json::to_string(&file).map_err(|error| unwritable(error.into()))?;
+        // A larger file could not be read again.
+        if text.len() as u64 > LARGEST {
+            let problem = format!("it would be larger than {} MiB", LARGEST >> 20);
+            return Err(unwritable(io::Error::new(io::ErrorKind::FileTooLarge, problem)));
+        }
+        replace_file(&self.path, text.as_bytes(), FileAccess::Private).map_err(unwritable)?;
+        self.file = file;
         Ok(changed)
+    }
+}
+
+impl ApprovalFile {
+    const fn empty() -> Self {
+        Self {
+            version: VERSION,
+            servers: BTreeMap::new(),
+            revoked: BTreeSet::new(),
+            revocations: BTreeMap::new(),
+            unrecorded: Vec::new(),
+        }
+    }
+
+    fn mark(&self, server: &str) -> ApprovalMark {
+        let approval = self.servers.get(server).and_then(|approved| serde_json::to_value(approved).ok());
+        ApprovalMark {
+            approval: approval.map(|approval| Digest::hash_bytes(canonical_json(&approval).as_bytes())),
+            revocations: self.revocations.get(server).copied().unwrap_or_default(),
+        }
     }
 }
 

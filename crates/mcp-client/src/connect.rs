@@ -70,7 +70,7 @@ async fn open_once(
     match &definition.transport {
         ServerTransport::Stdio { command, args, env, cwd } => {
             let env = fill_values(env, &options.secrets).map_err(other)?;
-            let monitor = new_monitor(options, env.values());
+            let monitor = new_monitor(options, env.values().chain(&definition.hidden_texts()));
             let variables = env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
             let home = make_home(&options.homes, &definition.name).map_err(other)?;
             let own = [("HOME".to_owned(), home.to_string_lossy().into_owned())];
@@ -95,7 +95,8 @@ async fn open_once(
                     Some(fetch_token(credentials, &secret).await.map_err(other)?)
                 }
             };
-            let hidden = headers.values().chain(token.as_ref().map(|token| &token.token));
+            let of_address = definition.hidden_texts();
+            let hidden = headers.values().chain(token.as_ref().map(|token| &token.token)).chain(&of_address);
             let monitor = new_monitor(options, hidden);
             let own = options.headers.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
             let headers = headers.into_iter().chain(own).collect();

@@ -34,6 +34,11 @@ const CANCEL_WAIT: Duration = Duration::from_secs(1);
 /// Time limit of the end of a server, more than it is given to end by itself.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
+/// Pause before the second subscription to notices of a server.
+const SUBSCRIPTION_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause between two subscriptions.
+const LONGEST_SUBSCRIPTION_PAUSE: Duration = Duration::from_secs(300);
+
 /// Generation of the protocol that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolGeneration {
@@ -326,18 +331,32 @@ impl Drop for OpenRequest<'_> {
     }
 }
 
-/// Marks the list of tools as changed for each notice of the server, and once more when no notice can come any more.
+/// Marks the list of tools as changed for each notice of the server, and when a subscription ends, because notices may be lost then.
+/// Subscribes again after a pause that doubles, for as long as the server takes subscriptions.
 async fn follow_tool_changes(peer: Peer<RoleClient>, monitor: Arc<ConnectionMonitor>) {
-    let filter = SubscriptionFilter::builder().tools_list_changed().build();
-    match peer.listen(filter).await {
-        Ok(mut subscription) => {
-            while let Ok(Some(_)) = subscription.next().await {
+    let mut pause = SUBSCRIPTION_PAUSE;
+    loop {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        match peer.listen(filter).await {
+            Ok(mut subscription) => {
+                while let Ok(Some(_)) = subscription.next().await {
+                    monitor.mark_tools_changed();
+                    pause = SUBSCRIPTION_PAUSE;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(error = monitor.show_text(&error.to_string()), "no notices of changed tools");
                 monitor.mark_tools_changed();
+                return;
             }
         }
-        Err(error) => tracing::debug!(error = monitor.show_text(&error.to_string()), "no notices of changed tools"),
+        monitor.mark_tools_changed();
+        if monitor.is_closed() {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_SUBSCRIPTION_PAUSE);
     }
-    monitor.mark_tools_changed();
 }
 
 fn find_send_error(error: &DynamicTransportError) -> Option<&SendError> {

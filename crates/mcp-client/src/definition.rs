@@ -2,9 +2,14 @@
 //!
 //! It must not know how a server is reached.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use countersign_config::{McpServerConfig, McpTransportConfig};
+use countersign_config::{McpServerConfig, McpTransportConfig, hidden_parts, redacted_address, redacted_arguments};
 use countersign_core::digest::{Digest, canonical_json};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
@@ -34,6 +39,8 @@ pub struct ServerDefinition {
     pub request_timeout: Duration,
     /// Part of values of variables and headers in the approval.
     pub values: ValueBinding,
+    /// Positions of arguments that are not shown, from 0.
+    pub hidden_args: BTreeSet<usize>,
 }
 
 /// Part that values of variables and headers have in the approval of a server.
@@ -145,22 +152,45 @@ impl ServerDefinition {
             start_timeout: START_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             values: ValueBinding::Free,
+            hidden_args: BTreeSet::new(),
         }
     }
 
     /// Returns the digest of all that decides which server this is: command, arguments, folder, addresses, client and scope, and
     /// the names of variables and headers. Time limits are no part of it, and values only as [`ValueBinding`] says.
     pub fn digest(&self) -> Digest {
-        Digest::hash_bytes(canonical_json(&self.description()).as_bytes())
+        let mut whole = self.transport_description(&ShownForm::WHOLE);
+        if let Some(digest) = self.values_digest() {
+            whole["values_digest"] = digest.to_string().into();
+        }
+        Digest::hash_bytes(canonical_json(&whole).as_bytes())
     }
 
-    /// Returns what [`ServerDefinition::digest`] is made of, as an object for people: it holds no value of a secret.
+    /// Returns what [`ServerDefinition::digest`] is made of, as an object for people: possible credentials are three stars. Two
+    /// definitions that look the same have different digests if they differ.
     pub fn description(&self) -> Value {
-        let mut description = self.transport_description();
+        let mut description = self.transport_description(&ShownForm::REDACTED);
         if let Some(digest) = self.values_digest() {
             description["values_digest"] = digest.to_string().into();
         }
         description
+    }
+
+    /// Returns the parts of arguments and addresses that [`ServerDefinition::description`] hides.
+    pub(crate) fn hidden_texts(&self) -> Vec<SecretString> {
+        let parts: Vec<String> = match &self.transport {
+            ServerTransport::Stdio { args, .. } => {
+                let shown = redacted_arguments(args, &self.hidden_args);
+                args.iter().zip(&shown).flat_map(|(arg, shown)| hidden_parts(arg, shown)).collect()
+            }
+            ServerTransport::Http { url, auth, .. } => {
+                let addresses = [Some(url), auth.as_ref().map(|auth| &auth.token_url)];
+                addresses.into_iter().flatten().flat_map(|url| hidden_parts(url, &redacted_address(url))).collect()
+            }
+            #[cfg(test)]
+            ServerTransport::Scripted(_) => Vec::new(),
+        };
+        parts.into_iter().map(SecretString::from).collect()
     }
 
     /// Returns the digest of the values that the approval is bound to, if there are any.
@@ -178,21 +208,21 @@ impl ServerDefinition {
         Some(Digest::hash_bytes(canonical_json(&json!(values)).as_bytes()))
     }
 
-    fn transport_description(&self) -> Value {
+    fn transport_description(&self, form: &ShownForm) -> Value {
         match &self.transport {
             ServerTransport::Stdio { command, args, env, cwd } => json!({
                 "transport": "stdio",
                 "command": command,
-                "args": args,
-                "cwd": cwd.as_ref().map(|cwd| cwd.to_string_lossy()),
+                "args": (form.args)(args, &self.hidden_args),
+                "cwd": cwd.as_ref().map(|cwd| path_text(cwd)),
                 "env": env.keys().collect::<Vec<_>>(),
             }),
             ServerTransport::Http { url, headers, auth } => json!({
                 "transport": "http",
-                "url": url,
+                "url": (form.address)(url),
                 "headers": headers.keys().map(|name| name.to_ascii_lowercase()).collect::<Vec<_>>(),
                 "auth": auth.as_ref().map(|auth| json!({
-                    "token_url": auth.token_url,
+                    "token_url": (form.address)(&auth.token_url),
                     "client_id": auth.client_id,
                     "scope": auth.scope,
                 })),
@@ -263,7 +293,35 @@ impl From<&McpServerConfig> for ServerDefinition {
                 }),
             },
         };
-        Self { call_timeout: server.timeout, ..Self::new(server.name.clone(), transport) }
+        let hidden_args = server.hidden_args.clone();
+        Self { call_timeout: server.timeout, hidden_args, ..Self::new(server.name.clone(), transport) }
+    }
+}
+
+/// Form of arguments and addresses in a description.
+struct ShownForm {
+    args: fn(&[String], &BTreeSet<usize>) -> Vec<String>,
+    address: fn(&str) -> String,
+}
+
+impl ShownForm {
+    /// All of them, for a digest.
+    const WHOLE: Self = Self { args: |args, _| args.to_vec(), address: str::to_owned };
+    /// Without credentials, for people.
+    const REDACTED: Self = Self { args: redacted_arguments, address: redacted_address };
+}
+
+/// Returns a path as text in which two different paths differ.
+fn path_text(path: &Path) -> String {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    std::str::from_utf8(bytes).map_or_else(|_| format!("0x{}", HexBytes(bytes)), str::to_owned)
+}
+
+struct HexBytes<'a>(&'a [u8]);
+
+impl fmt::Display for HexBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -288,7 +346,9 @@ fn is_endpoint(url: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt as _, path::PathBuf};
+
+    use secrecy::ExposeSecret as _;
 
     use super::{BadDefinition, ServerDefinition, ServerTransport, ValueBinding};
 
@@ -316,6 +376,34 @@ mod tests {
         assert_ne!(plain, of(&["/srv"], &[("OTHER", "one")]));
         assert_eq!(http("https://a.example/mcp", "X-Key").digest(), http("https://a.example/mcp", "x-key").digest());
         assert_ne!(http("https://a.example/mcp", "X-Key").digest(), http("https://b.example/mcp", "X-Key").digest());
+    }
+
+    #[test]
+    fn a_credential_in_an_argument_or_an_address_is_part_of_the_digest_and_not_shown() {
+        let definitions = |value: &str| {
+            let (after, within) = (["--api-key", value], format!("--token={value}"));
+            let from_environment = ServerDefinition { hidden_args: [0].into(), ..stdio("a", &[value], &[]) };
+            let url = http(&format!("https://a.example/mcp?key={value}"), "h");
+            [stdio("a", &after, &[]), stdio("a", &[&within], &[]), from_environment, url]
+        };
+        for (one, other) in definitions("hush-1").iter().zip(&definitions("hush-2")) {
+            assert_eq!(one.description(), other.description());
+            assert!(one.description().to_string().contains("***"), "{}", one.description());
+            assert_ne!(one.digest(), other.digest());
+            let hidden: Vec<String> = one.hidden_texts().iter().map(|text| text.expose_secret().to_owned()).collect();
+            assert_eq!(hidden, ["hush-1"]);
+        }
+    }
+
+    #[test]
+    fn folders_whose_names_are_no_text_differ() {
+        let of = |name: &[u8]| {
+            let cwd = Some(PathBuf::from(OsStr::from_bytes(name)));
+            let transport =
+                ServerTransport::Stdio { command: "server".to_owned(), args: Vec::new(), env: BTreeMap::new(), cwd };
+            ServerDefinition::new("a", transport).digest()
+        };
+        assert_ne!(of(b"/\xff"), of(b"/\xfe"));
     }
 
     #[test]

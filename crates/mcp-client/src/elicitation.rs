@@ -149,6 +149,7 @@ impl Elicitation<'_> {
         let question = ServerQuestion {
             server: first.server.clone(),
             tools: self.calls.iter().map(|call| call.tool.clone()).collect(),
+            callers: self.calls.iter().filter_map(|call| call.caller.principal.clone()).collect(),
             text,
             choices,
             recommended,

@@ -26,6 +26,18 @@ pub enum McpError {
         /// Reason.
         reason: String,
     },
+    /// The approval on which the use of the server depends was withdrawn or renewed since.
+    #[error("MCP server {server} was not used: its approval was withdrawn or renewed meanwhile")]
+    Withdrawn {
+        /// Name of the server.
+        server: String,
+    },
+    /// The server was stopped before anything was sent.
+    #[error("MCP server {server} was not used: it was stopped meanwhile")]
+    Stopped {
+        /// Name of the server.
+        server: String,
+    },
     /// The connection ended before the answer.
     #[error("MCP server {server} did not answer {request}: {reason}")]
     Lost {
@@ -82,4 +94,23 @@ pub enum McpError {
         /// Unit of the limit: `pages`, `entries` or `bytes`.
         unit: &'static str,
     },
+}
+
+impl McpError {
+    /// Returns true if nothing was requested of the server.
+    pub(crate) const fn is_before_request(&self) -> bool {
+        match self {
+            Self::UnknownServer(_)
+            | Self::Resting { .. }
+            | Self::Start { .. }
+            | Self::Withdrawn { .. }
+            | Self::Stopped { .. } => true,
+            Self::Lost { .. }
+            | Self::Refused { .. }
+            | Self::Invalid { .. }
+            | Self::ToolChanged { .. }
+            | Self::ToolGone { .. }
+            | Self::TooMuch { .. } => false,
+        }
+    }
 }

@@ -34,18 +34,20 @@ mod secret_texts;
 mod send_error;
 mod server;
 mod server_activity;
+mod server_permission;
 mod server_tools;
 mod servers;
 mod text;
 mod tool_call;
+mod tool_caller;
 
 pub use approval_requests::{
     ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, approval_report, carry_out, is_unchanged, request_approvals,
     request_changes, request_server, server_arguments,
 };
 pub use approvals::{
-    ApprovalChange, ApprovalError, ApprovalNote, ApprovalOrigin, ApprovedServers, ApprovedTool, ServerApproval,
-    ToolApproval,
+    ApprovalChange, ApprovalError, ApprovalMark, ApprovalNote, ApprovalOrigin, ApprovedServers, ApprovedTool,
+    ServerApproval, ToolApproval,
 };
 pub use connection_monitor::{ProgressSink, ToolProgress};
 pub use definition::{BadDefinition, ClientCredentials, ServerDefinition, ServerTransport, ValueBinding};
@@ -55,9 +57,10 @@ pub use mcp_tool::McpTool;
 pub use offered_tool::OfferedTool;
 pub use options::{McpLimits, McpOptions, STARTED_BY};
 pub use questions::{QuestionAnswer, QuestionAsker, ServerQuestion};
-pub use reading_tools::reading_tools;
+pub use reading_tools::{is_reading_tool, reading_tools};
 pub use resources::{PromptArgument, PromptText, ServerPrompt, ServerResource};
 pub use server_activity::ServerActivity;
-pub use server_tools::{ApproveError, ApprovedNow, ServerTools};
+pub use server_tools::{ApproveError, ApprovedNow, ComparedServer, ServerTools};
 pub use servers::McpServers;
 pub use tool_call::CallOutcome;
+pub use tool_caller::ToolCaller;

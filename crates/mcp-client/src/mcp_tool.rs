@@ -17,6 +17,7 @@ use crate::{
     refused_servers::RefusedServers,
     servers::McpServers,
     tool_call::CallOutcome,
+    tool_caller::ToolCaller,
 };
 
 /// An approved tool of a server.
@@ -58,7 +59,7 @@ impl OfferedTool for McpTool {
 
     fn call<'a>(
         &'a self,
-        caller: &'a str,
+        caller: &'a ToolCaller,
         arguments: Map<String, Value>,
         cancel: CancellationToken,
         progress: ProgressSink,

@@ -12,6 +12,7 @@ use crate::{
     argument_check::find_problems,
     connection_monitor::{ProgressSink, ToolProgress},
     tool_call::CallOutcome,
+    tool_caller::ToolCaller,
 };
 
 /// A tool that goes to servers. Runs call it as an [`AgentTool`], agents of the gateway with [`OfferedTool::call`].
@@ -23,7 +24,7 @@ pub trait OfferedTool: AgentTool {
     /// people meanwhile, they are shown `caller`.
     fn call<'a>(
         &'a self,
-        caller: &'a str,
+        caller: &'a ToolCaller,
         arguments: Map<String, Value>,
         cancel: CancellationToken,
         progress: ProgressSink,
@@ -41,7 +42,8 @@ pub(crate) async fn run_for_session<T: OfferedTool + ?Sized>(
     let progress = ProgressSink::new(move |progress| {
         updates.send_update(|| CallOutput::from_text(progress_text(&progress)));
     });
-    let caller = if cx.call.is_empty() { String::new() } else { format!("a run ({})", cx.call) };
+    let name = if cx.call.is_empty() { String::new() } else { format!("a run ({})", cx.call) };
+    let caller = ToolCaller { name, principal: None };
     let call = tool.call(&caller, arguments, cancel.clone(), progress);
     tokio::pin!(call);
     let outcome = tokio::select! {

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
-use crate::{secret_texts::SecretTexts, text::printable_excerpt};
+use crate::{secret_texts::SecretTexts, text::printable_excerpt, tool_caller::ToolCaller};
 
 /// A tool call that a server works on.
 pub(crate) struct OpenCall {
@@ -21,8 +21,8 @@ pub(crate) struct OpenCall {
     pub(crate) server: String,
     /// The tool, as the server knows it.
     pub(crate) tool: String,
-    /// Requester for people; empty if it is not known.
-    caller: String,
+    /// Its requester.
+    pub(crate) caller: ToolCaller,
     limit: Duration,
     questions_left: AtomicU32,
     clock: Mutex<CallClock>,
@@ -48,11 +48,11 @@ pub(crate) struct CallPause<'a>(&'a OpenCall);
 
 impl OpenCall {
     /// Creates a call, whose time runs from [`OpenCall::begin`].
-    pub(crate) fn new(server: &str, tool: &str, caller: &str, limit: Duration, questions: u32) -> Self {
+    pub(crate) fn new(server: &str, tool: &str, caller: &ToolCaller, limit: Duration, questions: u32) -> Self {
         Self {
             server: server.to_owned(),
             tool: tool.to_owned(),
-            caller: caller.to_owned(),
+            caller: caller.clone(),
             limit,
             questions_left: AtomicU32::new(questions),
             clock: Mutex::default(),
@@ -99,7 +99,7 @@ impl OpenCall {
     /// Returns the tool and its caller, for people.
     pub(crate) fn description(&self) -> String {
         let tool = printable_excerpt(&self.tool);
-        match self.caller.as_str() {
+        match self.caller.name.as_str() {
             "" => tool,
             caller => format!("{tool} for {}", printable_excerpt(caller)),
         }
@@ -145,10 +145,10 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::OpenCall;
-    use crate::secret_texts::SecretTexts;
+    use crate::{secret_texts::SecretTexts, tool_caller::ToolCaller};
 
     fn call(limit: u64) -> Arc<OpenCall> {
-        let call = OpenCall::new("box", "open", "", Duration::from_secs(limit), 1);
+        let call = OpenCall::new("box", "open", &ToolCaller::default(), Duration::from_secs(limit), 1);
         let hidden = Redactor::for_secrets(std::iter::empty::<&str>(), "[hidden]");
         call.begin(&Arc::new(SecretTexts::new(hidden, GatewaySecrets::default())));
         Arc::new(call)

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use countersign_core::id::PrincipalId;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,8 @@ pub struct ServerQuestion {
     pub server: String,
     /// Tools of the server that are called while it asks, as the server knows them.
     pub tools: Vec<String>,
+    /// Principals that requested those calls. None of them may answer.
+    pub callers: Vec<PrincipalId>,
     /// Full text, which names the server.
     pub text: String,
     /// Labels of the choices, each different; may be empty.

@@ -23,10 +23,16 @@ use crate::{
     resources::PromptText,
     servers::McpServers,
     tool_call::CallOutcome,
+    tool_caller::ToolCaller,
 };
 
 /// Service under which agents call these tools. No server has a name that begins so.
 const SERVICE: &str = "mcp:_reading";
+
+/// Reports whether a tool lists or reads the resources or prompts of the server that its argument `server` names.
+pub fn is_reading_tool(tool: &str) -> bool {
+    ReadOperation::ALL.iter().any(|operation| operation.name() == tool)
+}
 
 /// Returns the tools that read from `approved` servers; none if there are no such servers.
 pub fn reading_tools(approved: &BTreeMap<String, McpServers>) -> Vec<Arc<dyn OfferedTool>> {
@@ -169,7 +175,7 @@ impl OfferedTool for ReadingTool {
 
     fn call<'a>(
         &'a self,
-        _caller: &'a str,
+        _caller: &'a ToolCaller,
         arguments: Map<String, Value>,
         cancel: CancellationToken,
         _progress: ProgressSink,
@@ -185,9 +191,7 @@ impl OfferedTool for ReadingTool {
             };
             match read {
                 Ok(content) => CallOutcome::Done { content, is_error: false, structured: None },
-                Err(error @ (McpError::UnknownServer(_) | McpError::Resting { .. } | McpError::Start { .. })) => {
-                    CallOutcome::from_error(&error)
-                }
+                Err(error) if error.is_before_request() => CallOutcome::from_error(&error),
                 Err(error) => CallOutcome::Failed { text: error.to_string() },
             }
         })

@@ -15,6 +15,7 @@ use crate::{
     content::ContentBuilder,
     error::McpError,
     pages::{PageRequest, read_entries, request_error},
+    server::ServerUse,
     servers::McpServers,
 };
 
@@ -154,7 +155,7 @@ impl McpServers {
         is_offered: fn(&Connection) -> bool,
     ) -> Result<Vec<T>, McpError> {
         let handle = self.server(server)?;
-        let connection = handle.connection().await?;
+        let connection = handle.connection(self.epoch(server)).await?;
         if !is_offered(&connection) {
             return Ok(Vec::new());
         }
@@ -171,7 +172,8 @@ impl McpServers {
     ) -> Result<(ServerResult, ContentBuilder), McpError> {
         let handle = self.server(server)?;
         let limit = handle.definition().request_timeout;
-        let answer = handle.request(request, None, RequestWait::with_limit(limit)).await?;
+        let of = ServerUse { approved: None, epoch: self.epoch(server) };
+        let answer = handle.request(request, of, RequestWait::with_limit(limit)).await?;
         let answer = answer.map_err(|failure| request_error(handle.definition(), method, failure))?;
         Ok((answer, ContentBuilder::new(handle.limits())))
     }

@@ -17,10 +17,14 @@ use crate::{
     options::{McpLimits, McpOptions},
     questions::QuestionAsker,
     server_activity::ServerActivity,
+    server_permission::{ApprovalEpoch, ServerPermission, UseEnd},
 };
 
 /// Longest pause that a caller waits for. A longer one is an error.
 const SHORT_PAUSE: Duration = Duration::from_secs(2);
+
+/// Most attempts to stop a server that is in use. Each ends the uses that are under way.
+const STOP_ATTEMPTS: u32 = 3;
 
 /// A server that can be connected.
 pub(crate) struct ServerHandle {
@@ -28,6 +32,16 @@ pub(crate) struct ServerHandle {
     options: Arc<McpOptions>,
     /// Held while a connection is opened or the tools are listed: others wait for the same.
     state: Mutex<ServerState>,
+    permission: ServerPermission,
+}
+
+/// Limits of the use of a server. The default has none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ServerUse<'a> {
+    /// Tool that the server must offer as it was approved.
+    pub(crate) approved: Option<&'a ServerTool>,
+    /// Permission that must not have ended.
+    pub(crate) epoch: Option<ApprovalEpoch>,
 }
 
 struct ServerState {
@@ -46,7 +60,11 @@ impl ServerHandle {
             backoff: StartBackoff::default(),
             generation: ProtocolGeneration::Unknown,
         };
-        Self { definition, options, state: Mutex::new(state) }
+        Self { definition, options, state: Mutex::new(state), permission: ServerPermission::new() }
+    }
+
+    pub(crate) const fn permission(&self) -> &ServerPermission {
+        &self.permission
     }
 
     pub(crate) const fn definition(&self) -> &ServerDefinition {
@@ -67,10 +85,27 @@ impl ServerHandle {
     /// *Cancellation*: dropping the future ends a start.
     ///
     /// # Errors
-    /// [`McpError::Start`], [`McpError::Resting`].
-    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, McpError> {
-        let mut state = self.state.lock().await;
-        self.connect(&mut state).await
+    /// [`McpError::Start`], [`McpError::Resting`], [`McpError::Withdrawn`], [`McpError::Stopped`].
+    pub(crate) async fn connection(&self, epoch: Option<ApprovalEpoch>) -> Result<Arc<Connection>, McpError> {
+        let work = async {
+            let mut state = self.state.lock().await;
+            self.connect(&mut state).await
+        };
+        self.run_permitted(epoch, work).await
+    }
+
+    /// Does something with the state, as long as it is permitted.
+    async fn run_permitted<T>(
+        &self,
+        epoch: Option<ApprovalEpoch>,
+        work: impl Future<Output = Result<T, McpError>>,
+    ) -> Result<T, McpError> {
+        let server = || self.definition.name.clone();
+        match self.permission.run(epoch, work).await {
+            Ok(done) => done,
+            Err(UseEnd::Withdrawn) => Err(McpError::Withdrawn { server: server() }),
+            Err(UseEnd::Stopped) => Err(McpError::Stopped { server: server() }),
+        }
     }
 
     async fn connect(&self, state: &mut ServerState) -> Result<Arc<Connection>, McpError> {
@@ -113,10 +148,13 @@ impl ServerHandle {
     ///
     /// # Errors
     /// Those of a connection and of a list.
-    pub(crate) async fn listing(&self) -> Result<Arc<ServerListing>, McpError> {
-        let mut state = self.state.lock().await;
-        let connection = self.connect(&mut state).await?;
-        self.list_over(&mut state, &connection).await
+    pub(crate) async fn listing(&self, epoch: Option<ApprovalEpoch>) -> Result<Arc<ServerListing>, McpError> {
+        let work = async {
+            let mut state = self.state.lock().await;
+            let connection = self.connect(&mut state).await?;
+            self.list_over(&mut state, &connection).await
+        };
+        self.run_permitted(epoch, work).await
     }
 
     async fn list_over(
@@ -135,18 +173,21 @@ impl ServerHandle {
         Ok(listing)
     }
 
-    /// Returns an open connection over which the server offers `approved` as it was approved.
-    async fn connection_for(&self, approved: Option<&ServerTool>) -> Result<Arc<Connection>, McpError> {
-        let Some(approved) = approved else { return self.connection().await };
-        let mut state = self.state.lock().await;
-        let connection = self.connect(&mut state).await?;
-        let listing = self.list_over(&mut state, &connection).await?;
-        let (server, tool) = (self.definition.name.clone(), approved.name.clone());
-        match listing.get(&approved.name) {
-            Some(offered) if offered.digest == approved.digest => Ok(connection),
-            Some(_) => Err(McpError::ToolChanged { server, tool }),
-            None => Err(McpError::ToolGone { server, tool }),
-        }
+    /// Returns an open connection over which the server offers the approved tool as it was approved.
+    async fn connection_for(&self, of: ServerUse<'_>) -> Result<Arc<Connection>, McpError> {
+        let Some(approved) = of.approved else { return self.connection(of.epoch).await };
+        let work = async {
+            let mut state = self.state.lock().await;
+            let connection = self.connect(&mut state).await?;
+            let listing = self.list_over(&mut state, &connection).await?;
+            let (server, tool) = (self.definition.name.clone(), approved.name.clone());
+            match listing.get(&approved.name) {
+                Some(offered) if offered.digest == approved.digest => Ok(connection),
+                Some(_) => Err(McpError::ToolChanged { server, tool }),
+                None => Err(McpError::ToolGone { server, tool }),
+            }
+        };
+        self.run_permitted(of.epoch, work).await
     }
 
     /// Sends a request, and a call of an approved tool only over a connection over which the server offers that tool unchanged.
@@ -157,14 +198,14 @@ impl ServerHandle {
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
-        approved: Option<&ServerTool>,
+        of: ServerUse<'_>,
         wait: RequestWait,
     ) -> Result<Result<ServerResult, RequestFailure>, McpError> {
         let cancelled = || Ok(Err(RequestFailure::NotSent("the call was cancelled".to_owned())));
         let connection = tokio::select! {
             biased;
             () = wait.cancel.cancelled() => return cancelled(),
-            connection = self.connection_for(approved) => connection?,
+            connection = self.connection_for(of) => connection?,
         };
         let answer = connection.request(request.clone(), wait.clone()).await;
         if !matches!(answer, Err(RequestFailure::Unauthorized(_))) || !self.gets_tokens() {
@@ -172,7 +213,7 @@ impl ServerHandle {
         }
         let renewing = async {
             self.state.lock().await.connection.take_if(|current| Arc::ptr_eq(current, &connection));
-            self.connection_for(approved).await
+            self.connection_for(of).await
         };
         let renewed = tokio::select! {
             biased;
@@ -207,16 +248,23 @@ impl ServerHandle {
         matches!(self.definition.transport, ServerTransport::Http { auth: Some(_), .. })
     }
 
-    /// Ends the connection and waits for that. The next request opens another at once, also after failures.
-    pub(crate) async fn shut_down(&self) {
-        // A start that is under way ends with the runtime.
-        let Ok(mut state) = tokio::time::timeout(SHORT_PAUSE, self.state.lock()).await else { return };
-        state.listing = None;
-        state.backoff = StartBackoff::default();
-        let connection = state.connection.take();
-        drop(state);
-        if let Some(connection) = connection {
-            connection.shut_down().await;
+    /// Ends the connection and waits for that. Uses that wait for it end too. The next request opens another at once, also after
+    /// failures. False if it is in use all the time.
+    pub(crate) async fn shut_down(&self) -> bool {
+        for _ in 0..STOP_ATTEMPTS {
+            self.permission.stop();
+            // A use that begins meanwhile may take the lock first.
+            let Ok(mut state) = tokio::time::timeout(SHORT_PAUSE, self.state.lock()).await else { continue };
+            state.listing = None;
+            state.backoff = StartBackoff::default();
+            let connection = state.connection.take();
+            drop(state);
+            if let Some(connection) = connection {
+                connection.shut_down().await;
+            }
+            return true;
         }
+        tracing::warn!(server = self.definition.name, "an MCP server is in use and was not stopped");
+        false
     }
 }

@@ -39,6 +39,9 @@ pub struct ApprovedNow {
     pub servers: BTreeMap<String, McpServers>,
 }
 
+/// Tools of a server, and what of them is approved.
+pub type ComparedServer = (Arc<ServerListing>, ServerApproval);
+
 /// Reason that a server was not approved. The approvals are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum ApproveError {
@@ -51,9 +54,15 @@ pub enum ApproveError {
     /// The file of approvals cannot be read or written.
     #[error(transparent)]
     File(#[from] ApprovalError),
+    /// It is not approved as it is defined, so that it must not start.
+    #[error("MCP server {0} is not approved: it does not start before that")]
+    NotApproved(String),
     /// It offers other tools than those that were shown.
     #[error("MCP server {0} offers other tools now than those that were shown")]
     Changed(String),
+    /// Its approval is another one than that when it was requested.
+    #[error("the approval of MCP server {0} was changed meanwhile")]
+    Superseded(String),
 }
 
 impl ServerTools {
@@ -88,38 +97,52 @@ impl ServerTools {
         if self.servers.definitions().next().is_none() {
             return Ok(ApprovedNow::default());
         }
+        // Before the approvals are read: what is withdrawn after that is not used.
+        let servers = self.servers.until_withdrawn();
         let approved = self.open_approvals()?;
         let mut now = ApprovedNow::default();
         for definition in self.servers.definitions().filter(|definition| approved.is_approved(definition)) {
-            now.servers.insert(definition.name.clone(), self.servers.clone());
+            now.servers.insert(definition.name.clone(), servers.clone());
             let tools = approved.approved_tools(definition).into_iter();
-            let tools = tools.map(|tool| McpTool::watched_by(self.servers.clone(), tool, Arc::clone(&self.refused)));
+            let tools = tools.map(|tool| McpTool::watched_by(servers.clone(), tool, Arc::clone(&self.refused)));
             now.tools.extend(tools.map(Arc::new));
         }
         Ok(now)
     }
 
-    /// Returns the servers that no approval covers as they are defined now.
+    /// Starts a server if need be, and compares its tools with the approved ones. To be called after a person agreed to the start.
     ///
     /// # Errors
-    /// [`ApprovalError`] if the approvals cannot be read.
-    pub fn unapproved(&self) -> Result<Vec<&ServerDefinition>, ApprovalError> {
-        let approved = self.open_approvals()?;
-        Ok(self.servers.definitions().filter(|definition| !approved.is_approved(definition)).collect())
+    /// [`ApproveError::Unknown`], [`ApproveError::Server`], [`ApproveError::File`].
+    pub async fn compare(&self, server: &str) -> Result<ComparedServer, ApproveError> {
+        let definition = self.find_definition(server)?;
+        self.compare_over(&self.servers.until_withdrawn(), definition).await
     }
 
-    /// Starts a server if need be, and compares its tools with the approved ones.
+    /// Does the same for a server that is approved as it is defined. Another one is not started.
     ///
     /// # Errors
-    /// [`ApproveError`], but for [`ApproveError::Changed`].
-    pub async fn compare(&self, server: &str) -> Result<(Arc<ServerListing>, ServerApproval), ApproveError> {
-        let definition = self.definition(server).ok_or_else(|| ApproveError::Unknown(server.to_owned()))?;
-        let listing = self.servers.list_tools(server).await?;
-        let approval = self.open_approvals()?.compare(definition, &listing);
+    /// [`ApproveError::NotApproved`], and those of [`ServerTools::compare`].
+    pub async fn compare_approved(&self, server: &str) -> Result<ComparedServer, ApproveError> {
+        let definition = self.find_definition(server)?;
+        let servers = self.servers.until_withdrawn();
+        if !self.read_approvals().await?.is_approved(definition) {
+            return Err(ApproveError::NotApproved(server.to_owned()));
+        }
+        self.compare_over(&servers, definition).await
+    }
+
+    async fn compare_over(
+        &self,
+        servers: &McpServers,
+        definition: &ServerDefinition,
+    ) -> Result<ComparedServer, ApproveError> {
+        let listing = servers.list_tools(&definition.name).await?;
+        let approval = self.read_approvals().await?.compare(definition, &listing);
         Ok((listing, approval))
     }
 
-    /// Approves a server with the tools that were shown: `listing` from [`ServerTools::compare`].
+    /// Approves a server with the tools that were shown: `listing` and `approval` from [`ServerTools::compare`].
     ///
     /// # Errors
     /// [`ApproveError`].
@@ -127,13 +150,50 @@ impl ServerTools {
         &self,
         server: &str,
         listing: &ServerListing,
+        approval: &ServerApproval,
         origin: &ApprovalOrigin,
     ) -> Result<(), ApproveError> {
-        let definition = self.definition(server).ok_or_else(|| ApproveError::Unknown(server.to_owned()))?;
-        if *self.servers.list_tools(server).await? != *listing {
+        let definition = self.find_definition(server)?;
+        let superseded = || ApproveError::Superseded(server.to_owned());
+        let servers = self.servers.until_withdrawn();
+        // A server that was revoked meanwhile must not start again.
+        if self.read_approvals().await?.mark(server) != approval.mark {
+            return Err(superseded());
+        }
+        if *servers.list_tools(server).await? != *listing {
             return Err(ApproveError::Changed(server.to_owned()));
         }
-        Ok(self.open_approvals()?.approve(definition, &listing.tools, origin, self.clock.now())?)
+        let (mark, definition, tools) = (approval.mark, definition.clone(), listing.tools.clone());
+        let (origin, at) = (origin.clone(), self.clock.now());
+        let is_approved =
+            self.change_approvals(move |file| file.approve(mark, &definition, &tools, &origin, at)).await?;
+        if is_approved { Ok(()) } else { Err(superseded()) }
+    }
+
+    fn find_definition(&self, server: &str) -> Result<&ServerDefinition, ApproveError> {
+        self.definition(server).ok_or_else(|| ApproveError::Unknown(server.to_owned()))
+    }
+
+    /// Reads the approvals without blocking the caller's thread.
+    ///
+    /// # Errors
+    /// [`ApprovalError`] if they cannot be read.
+    pub async fn read_approvals(&self) -> Result<ApprovedServers, ApprovalError> {
+        self.change_approvals(|file| Ok(file.clone())).await
+    }
+
+    /// Does something with the approvals as they are in the file, without blocking the caller's thread. It is done to its end also
+    /// if the future is dropped.
+    ///
+    /// # Errors
+    /// [`ApprovalError`] if they cannot be read, and that of `work`.
+    pub async fn change_approvals<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut ApprovedServers) -> Result<T, ApprovalError> + Send + 'static,
+    ) -> Result<T, ApprovalError> {
+        let folder = self.data_dir.clone();
+        let done = tokio::task::spawn_blocking(move || work(&mut ApprovedServers::open(&folder)?)).await;
+        done.unwrap_or_else(|error| Err(ApprovalError::interrupted(&self.data_dir, error)))
     }
 
     /// Withdraws the approval of a server. False if it has none.

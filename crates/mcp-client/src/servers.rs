@@ -18,9 +18,11 @@ use crate::{
     listing::{ServerListing, ServerTool},
     open_call::OpenCall,
     options::McpOptions,
-    server::ServerHandle,
+    server::{ServerHandle, ServerUse},
     server_activity::ServerActivity,
+    server_permission::ApprovalEpoch,
     tool_call::{CallInput, CallOutcome, call_request},
+    tool_caller::ToolCaller,
 };
 
 /// All servers of a gateway. Clones share them.
@@ -32,6 +34,8 @@ use crate::{
 #[derive(Clone)]
 pub struct McpServers {
     servers: Arc<BTreeMap<String, Arc<ServerHandle>>>,
+    /// Permissions with which the servers are used; none for one that has no end.
+    epochs: Option<Arc<BTreeMap<String, ApprovalEpoch>>>,
 }
 
 impl fmt::Debug for McpServers {
@@ -57,7 +61,18 @@ impl McpServers {
                 return Err(BadDefinition::Twice(name));
             }
         }
-        Ok(Self { servers: Arc::new(servers) })
+        Ok(Self { servers: Arc::new(servers), epochs: None })
+    }
+
+    /// Returns the same servers for use until the approval of each is withdrawn. To be taken before the approvals are read.
+    #[must_use]
+    pub fn until_withdrawn(&self) -> Self {
+        let epochs = self.servers.iter().map(|(name, server)| (name.clone(), server.permission().epoch()));
+        Self { servers: Arc::clone(&self.servers), epochs: Some(Arc::new(epochs.collect())) }
+    }
+
+    pub(crate) fn epoch(&self, server: &str) -> Option<ApprovalEpoch> {
+        self.epochs.as_ref()?.get(server).copied()
     }
 
     /// Returns the definitions, sorted by name.
@@ -77,7 +92,7 @@ impl McpServers {
     /// # Errors
     /// [`McpError`].
     pub async fn list_tools(&self, server: &str) -> Result<Arc<ServerListing>, McpError> {
-        self.server(server)?.listing().await
+        self.server(server)?.listing(self.epoch(server)).await
     }
 
     /// Calls a tool of a server and waits for its end, for the time limit of the server or for `cancel`.
@@ -94,7 +109,7 @@ impl McpServers {
         cancel: CancellationToken,
         progress: ProgressSink,
     ) -> CallOutcome {
-        let call = ToolCall { server, tool, approved: None, caller: "" };
+        let call = ToolCall { server, tool, approved: None, caller: &ToolCaller::default() };
         self.call(call, arguments, (cancel, progress)).await
     }
 
@@ -103,7 +118,7 @@ impl McpServers {
     pub async fn call_approved(
         &self,
         approved: &ServerTool,
-        caller: &str,
+        caller: &ToolCaller,
         arguments: Map<String, Value>,
         cancel: CancellationToken,
         progress: ProgressSink,
@@ -127,7 +142,8 @@ impl McpServers {
         let open = Arc::new(OpenCall::new(server, tool, caller, limit, limits.questions));
         let wait = RequestWait { limit, call: Some(Arc::clone(&open)), cancel, progress };
         let request = |input| call_request(tool, arguments.clone(), input);
-        let mut answer = handle.request(request(CallInput::default()), approved, wait.clone()).await;
+        let of = ServerUse { approved, epoch: self.epoch(server) };
+        let mut answer = handle.request(request(CallInput::default()), of, wait.clone()).await;
         let mut rounds = 0;
         loop {
             let required = match answer {
@@ -145,11 +161,24 @@ impl McpServers {
                 return unfinished(&called, &format!("the server wanted input more than {} times", limits.rounds));
             }
             rounds += 1;
-            let input = match give_input(handle, &open, required, &wait.cancel).await {
+            let cancel = wait.cancel.child_token();
+            let input = give_input(handle, &open, required, &cancel);
+            tokio::pin!(input);
+            let input = tokio::select! {
+                biased;
+                () = handle.permission().wait_withdrawn(of.epoch) => {
+                    // Its question is withdrawn before the call ends.
+                    cancel.cancel();
+                    drop(input.await);
+                    return unfinished(&called, &McpError::Withdrawn { server: server.to_owned() }.to_string());
+                }
+                input = &mut input => input,
+            };
+            let input = match input {
                 Ok(input) => input,
                 Err(why) => return unfinished(&called, &why),
             };
-            answer = handle.request(request(input), approved, wait.clone()).await;
+            answer = handle.request(request(input), of, wait.clone()).await;
         }
     }
 
@@ -158,10 +187,20 @@ impl McpServers {
         self.servers.get(server).map(|handle| handle.activity())
     }
 
-    /// Ends the connection to a server, and its process with it. The next call opens another, without a pause for earlier failures.
-    pub async fn disconnect(&self, server: &str) {
+    /// Ends every permission to use a server that was given before: what waits for it is refused, and a start ends. The connection
+    /// is ended by [`McpServers::disconnect`].
+    pub fn withdraw(&self, server: &str) {
         if let Ok(handle) = self.server(server) {
-            handle.shut_down().await;
+            handle.permission().withdraw();
+        }
+    }
+
+    /// Ends the connection to a server, and its process with it. The next call opens another, without a pause for earlier failures.
+    /// False if the server is in use all the time.
+    pub async fn disconnect(&self, server: &str) -> bool {
+        match self.server(server) {
+            Ok(handle) => handle.shut_down().await,
+            Err(_) => true,
         }
     }
 
@@ -176,8 +215,7 @@ struct ToolCall<'a> {
     server: &'a str,
     tool: &'a str,
     approved: Option<&'a ServerTool>,
-    /// Requester for people; empty if it is not known.
-    caller: &'a str,
+    caller: &'a ToolCaller,
 }
 
 /// Returns the outcome of a call whose server wanted input, and that did not go on.

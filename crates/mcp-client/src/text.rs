@@ -7,16 +7,22 @@ pub(crate) const EXCERPT: usize = 400;
 pub(crate) fn printable_excerpt(text: &str) -> String {
     let text = text.trim();
     let cut = &text[..text.floor_char_boundary(EXCERPT)];
-    let mut shown = String::with_capacity(cut.len());
-    for letter in cut.chars() {
+    let mut shown = printable_line(cut);
+    if cut.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Returns the whole `text` on one line, with control and format characters as `\u{…}`.
+pub(crate) fn printable_line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
         if letter.is_control() || is_format(letter) {
             shown.extend(letter.escape_unicode());
         } else {
             shown.push(letter);
         }
-    }
-    if cut.len() < text.len() {
-        shown.push('…');
     }
     shown
 }

@@ -162,6 +162,7 @@ pub fn build_request(tool: Option<&ServiceTool>, tool_request: AgentToolRequest<
         signatures,
         named,
         undeclared,
+        for_principals: Vec::new(),
         effect: if is_read { ToolEffect::Reads } else { ToolEffect::Changes },
         repeat: if tool.is_some_and(|tool| tool.idempotent) { RepeatMode::Idempotent } else { RepeatMode::Once },
     })

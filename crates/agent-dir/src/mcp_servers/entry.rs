@@ -72,7 +72,10 @@ fn read_server(
         (Some("http"), _, false) => return no_transport("url, which a server of the type http needs"),
         (Some(_), _, _) => return Err(kind.type_error("stdio or http").into()),
     };
-    Ok(McpServerConfig { name: name.to_owned(), transport, timeout, enabled, origin })
+    let args = place.at("args")?.items()?.unwrap_or_default().into_iter().enumerate();
+    let hidden = args.filter(|(_, arg)| arg.text().is_ok_and(|text| text.is_some_and(|text| text.contains("${"))));
+    let hidden_args = hidden.map(|(at, _)| at).collect();
+    Ok(McpServerConfig { name: name.to_owned(), transport, timeout, enabled, origin, hidden_args })
 }
 
 /// Refuses members that take something away by their name and value, such as a list of available tools.

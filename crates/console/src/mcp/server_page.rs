@@ -178,16 +178,14 @@ fn actions(ctx: &PageContext, server: &McpServerRow, state: ServerState) -> Mark
             }))
             details {
                 summary { "Withdraw the approval" }
-                p { "The tools of the server are offered no longer, and its process ends. Running calls end with it. The change is recorded under your name." }
+                p { "The tools of the server are offered no longer, and the gateway ends its connection. A program that the gateway started ends with it. Running calls end too, and pending approvals of calls are withdrawn. The change is recorded under your name." }
                 (form(html! { button.danger type="submit" name="action" value="revoke" { "Withdraw the approval" } }))
             }
-        } @else if matches!(state, ServerState::NotApproved | ServerState::StartFailed) {
+        } @else if matches!(state, ServerState::NotApproved | ServerState::StartFailed | ServerState::Denied) {
             (form(html! {
                 button.primary type="submit" name="action" value="request" { "Request approval" }
                 p.note { "This opens the pending approval of the server, unless a rule decides. To see its tools before you approve, run " code { "countersign mcp-servers approve " (plain_text(&server.name)) } "." }
             }))
-        } @else if state == ServerState::Denied {
-            p.note { "To approve it all the same, run " code { "countersign mcp-servers approve " (plain_text(&server.name)) } "." }
         }
     }
 }

@@ -153,7 +153,10 @@ impl ServerState {
         Some(match self {
             Self::Disabled => format!("mcp.servers.{}.enabled is false.", server.name),
             Self::WaitsForApproval => "It starts once an approver allows it.".to_owned(),
-            Self::Denied => "It is not requested again until its definition changes.".to_owned(),
+            Self::Denied => {
+                "After a denial by an approver it is not requested again by itself until its definition changes."
+                    .to_owned()
+            }
             Self::NotApproved if server.approval == McpApproval::OtherDefinition => {
                 "Its definition is not the one that was approved.".to_owned()
             }

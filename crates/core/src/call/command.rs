@@ -93,6 +93,8 @@ pub struct AgentRequest {
     pub named: Vec<String>,
     /// Arguments that the tool does not declare.
     pub undeclared: Vec<String>,
+    /// Principals on whose behalf it is made. None of them may answer it.
+    pub for_principals: Vec<PrincipalId>,
     /// The service that the tool calls; absent for a tool without a definition.
     pub service: Option<Arc<str>>,
     /// Executor of the call.

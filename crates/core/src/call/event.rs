@@ -145,6 +145,9 @@ pub struct RequestContent {
     /// Current folder of the requester; empty if it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cwd: String,
+    /// Principals on whose behalf it is made. None of them may answer it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub for_principals: Vec<PrincipalId>,
 }
 
 /// A fact about one call.

@@ -40,6 +40,7 @@ fn request_command(wire: &str, key: Option<&str>, path: &str) -> Command {
         executor: RequestExecutor::Service,
         paths: Vec::new(),
         cwd: String::new(),
+        for_principals: Vec::new(),
         effect: ToolEffect::Changes,
         repeat: RepeatMode::Once,
     })))
@@ -146,6 +147,26 @@ fn a_question_of_an_agent_needs_no_approval_and_its_answer_is_the_result() {
         stage.answer_gate(gate, GateReply::Say(vec!["blue".to_owned()]), "ana", None).1.expect("it counts");
         assert_eq!(results(&stage), ["Done { error: false }"], "{is_restarted}");
         assert_eq!(answer_text(&stage)["results"][0]["selectedOptions"], json!(["blue"]), "{is_restarted}");
+    }
+}
+
+#[test]
+fn the_principals_for_whom_a_question_is_asked_do_not_answer_it() {
+    for is_restarted in [false, true] {
+        let mut stage = agents(asking_rules(), 10);
+        let Command::Call(call::Command::Request(mut request)) = question_command("1", "Which?") else {
+            unreachable!()
+        };
+        request.for_principals = vec![PrincipalId::new("token:ci")];
+        stage.send_command(Command::Call(call::Command::Request(request))).1.expect("it is taken");
+        if is_restarted {
+            stage.restart(asking_rules(), ResumeMode::Go);
+        }
+        let gate = stage.oldest_gate();
+        let say = || GateReply::Say(vec!["blue".to_owned()]);
+        let refused = stage.answer_gate(gate, say(), "token:ci", None).1;
+        assert!(matches!(refused, Err(CommandError::Answer(gate::AnswerError::NotAllowed { .. }))), "{refused:?}");
+        stage.answer_gate(gate, say(), "ana", None).1.expect("it counts");
     }
 }
 

@@ -54,7 +54,10 @@ pub(super) fn check_servers(config: &Config, file: Option<&Path>) -> Vec<DoctorC
         return checks;
     }
     let reached = with_tools(config, async |tools| {
-        Ok(join_all(approved.iter().map(async |server| (&server.name, tools.compare(&server.name).await))).await)
+        Ok(join_all(
+            approved.iter().map(async |server| (&server.name, tools.approvals().compare_approved(&server.name).await)),
+        )
+        .await)
     });
     match reached {
         Err(error) => {

@@ -133,3 +133,20 @@ fn a_question_ends_with_the_gateway_that_was_killed_and_its_call_is_not_done() {
     assert!(!pending.contains("executed") && calls(&place) == 1, "{pending}");
     place.verify_log();
 }
+
+#[test]
+fn a_call_that_waits_for_an_answer_ends_with_the_approval_of_its_server() {
+    let place = fixture(RULES, "");
+    let gateway = place.start();
+    let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
+    agent.request_tool("1", OPEN, json!({}));
+    let (gate, _) = question(&place);
+    let revoked = place.run(&["mcp-servers", "revoke", "asking", "--config", "config.yaml"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    let reply = agent.wait_reply(&json!("1"));
+    assert!(reply.get("data").is_none(), "{reply}");
+    eventually("the end of the question", || place.pending_gates().is_empty().then_some(()));
+    let late = place.run_as_person(&["gates", "answer", &gate, "Ann"]);
+    assert!(late.code != Some(0) && late.err.contains("withdrawn"), "{late:?}");
+    assert_eq!(calls(&place), 1);
+}

@@ -290,9 +290,7 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
                 ControlReply::Error("only the gateway's own user may approve MCP servers".to_owned())
             }
             Ok(Request::ReloadMcp { server }) => {
-                mcp_tools.reload();
-                // It may run as it was before it was approved, or not be approved any more.
-                mcp_tools.servers().disconnect(&server).await;
+                mcp_tools.reload_server(&server).await;
                 if let Err(problem) = mcp_approvals::record_changes(&attach_server.handle, mcp_tools).await {
                     tracing::error!(problem, "changes of MCP approvals are not recorded yet");
                 }

@@ -3,12 +3,9 @@
 use serde_json::Value;
 
 use super::ApprovedTool;
-use crate::{listing::ServerTool, text::printable_excerpt};
+use crate::{listing::ServerTool, text::printable_line};
 
-/// Most differences that are named.
-const MOST: usize = 20;
-
-/// Returns the differences, each on one line. Never empty: two digests differ.
+/// Returns the differences, each on one line and whole: a person approves what it shows. Never empty: two digests differ.
 pub(super) fn find_differences(approved: &ApprovedTool, tool: &ServerTool) -> Vec<String> {
     let mut found = Vec::new();
     if approved.description != tool.description {
@@ -18,11 +15,6 @@ pub(super) fn find_differences(approved: &ApprovedTool, tool: &ServerTool) -> Ve
     compare_values("schema", Some(&approved.schema), Some(&tool.schema), &mut found);
     compare_values("output schema", approved.output_schema.as_ref(), tool.output_schema.as_ref(), &mut found);
     compare_values("annotations", Some(&approved.annotations), Some(&tool.annotations), &mut found);
-    if found.len() > MOST {
-        let more = found.len() - MOST;
-        found.truncate(MOST);
-        found.push(format!("and {more} more differences"));
-    }
     if found.is_empty() {
         // Characters that are shown written out, for example.
         found.push("the server sends it in another form that looks the same".to_owned());
@@ -34,8 +26,8 @@ fn compare_values(path: &str, was: Option<&Value>, is: Option<&Value>, found: &m
     match (was, is) {
         (was, is) if was == is => {}
         (None, None) => {}
-        (None, Some(is)) => found.push(format!("{}: added {}", printable_excerpt(path), brief(is))),
-        (Some(was), None) => found.push(format!("{}: removed {}", printable_excerpt(path), brief(was))),
+        (None, Some(is)) => found.push(format!("{}: added {}", printable_line(path), brief(is))),
+        (Some(was), None) => found.push(format!("{}: removed {}", printable_line(path), brief(was))),
         (Some(Value::Object(was)), Some(Value::Object(is))) => {
             for (name, value) in was {
                 compare_values(&format!("{path}/{name}"), Some(value), is.get(name), found);
@@ -45,15 +37,15 @@ fn compare_values(path: &str, was: Option<&Value>, is: Option<&Value>, found: &m
             }
         }
         (Some(was), Some(is)) => {
-            found.push(format!("{}: was {}, is {}", printable_excerpt(path), brief(was), brief(is)));
+            found.push(format!("{}: was {}, is {}", printable_line(path), brief(was), brief(is)));
         }
     }
 }
 
 fn brief(value: &Value) -> String {
-    printable_excerpt(&value.to_string())
+    printable_line(&value.to_string())
 }
 
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", printable_excerpt(text))
+    format!("\"{}\"", printable_line(text))
 }

@@ -46,7 +46,7 @@ fn a_server_is_compared_with_its_approval_across_a_restart() {
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
     let first = approvals.compare(&definition(&[]), &before);
     assert!(first.is_new && !first.definition_changed && usable(&first).is_empty());
-    approvals.approve(&definition(&[]), &before.tools, &ApprovalOrigin::Gate, AT).unwrap();
+    approvals.approve(approvals.mark("files"), &definition(&[]), &before.tools, &ApprovalOrigin::Gate, AT).unwrap();
 
     let approvals = ApprovedServers::open(folder.path()).unwrap();
     let now = listing(&[("read", "Reads."), ("list", "Lists everything."), ("write", "Writes.")]);
@@ -76,7 +76,7 @@ fn differences_of_schemas_are_named_by_their_place() {
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
     let tool = |schema: Value| ServerListing::from_entries("files", &[json!({"name": "read", "inputSchema": schema})]);
     let before = tool(json!({"type": "object", "properties": {"path": {"type": "string"}}}));
-    approvals.approve(&definition(&[]), &before.tools, &ApprovalOrigin::Gate, AT).unwrap();
+    approvals.approve(approvals.mark("files"), &definition(&[]), &before.tools, &ApprovalOrigin::Gate, AT).unwrap();
     let now = tool(json!({"type": "object", "properties": {"path": {"type": "number"}, "to": {}}, "required": ["to"]}));
     let compared = approvals.compare(&definition(&[]), &now);
     let want = [
@@ -89,15 +89,12 @@ fn differences_of_schemas_are_named_by_their_place() {
 }
 
 #[test]
-fn one_tool_is_approved_and_a_server_revoked() {
+fn a_server_is_revoked_once() {
     let folder = tempfile::tempdir().unwrap();
     let tools = listing(&[("read", "Reads."), ("list", "Lists.")]);
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
-    assert!(!approvals.approve_tool(&definition(&[]), &tools.tools[0]).unwrap());
-    approvals.approve(&definition(&[]), &tools.tools[..1], &ApprovalOrigin::Gate, AT).unwrap();
-    assert!(approvals.approve_tool(&definition(&[]), &tools.tools[1]).unwrap());
-    assert!(!approvals.approve_tool(&definition(&["/"]), &tools.tools[1]).unwrap());
-    assert_eq!(usable(&approvals.compare(&definition(&[]), &tools)), ["read", "list"]);
+    approvals.approve(approvals.mark("files"), &definition(&[]), &tools.tools[..1], &ApprovalOrigin::Gate, AT).unwrap();
+    assert_eq!(usable(&approvals.compare(&definition(&[]), &tools)), ["read"]);
     assert!(approvals.revoke("files", &PrincipalId::new("ana"), AT).unwrap());
     assert!(!approvals.revoke("files", &PrincipalId::new("ana"), AT).unwrap());
     assert_eq!(ApprovedServers::open(folder.path()).unwrap().server_names().count(), 0);
@@ -107,7 +104,15 @@ fn one_tool_is_approved_and_a_server_revoked() {
 fn no_secret_is_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
-    approvals.approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools, &ApprovalOrigin::Gate, AT).unwrap();
+    approvals
+        .approve(
+            approvals.mark("files"),
+            &definition(&[]),
+            &listing(&[("read", "Reads.")]).tools,
+            &ApprovalOrigin::Gate,
+            AT,
+        )
+        .unwrap();
     let path = folder.path().join("mcp-approvals.json");
     assert!(!fs::read_to_string(&path).unwrap().contains("s3cret-value"));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -145,10 +150,26 @@ fn a_revoked_server_is_remembered_until_its_standing_approvals_are_gone() {
     let folder = tempfile::tempdir().unwrap();
     let open = || ApprovedServers::open(folder.path()).unwrap();
     assert!(!open().revoke("files", &PrincipalId::new("ana"), AT).unwrap() && open().revoked().is_empty());
-    open().approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools, &ApprovalOrigin::Gate, AT).unwrap();
+    open()
+        .approve(
+            open().mark("files"),
+            &definition(&[]),
+            &listing(&[("read", "Reads.")]).tools,
+            &ApprovalOrigin::Gate,
+            AT,
+        )
+        .unwrap();
     assert!(open().revoke("files", &PrincipalId::new("ana"), AT).unwrap());
     // An approval that comes in between does not hide it.
-    open().approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools, &ApprovalOrigin::Gate, AT).unwrap();
+    open()
+        .approve(
+            open().mark("files"),
+            &definition(&[]),
+            &listing(&[("read", "Reads.")]).tools,
+            &ApprovalOrigin::Gate,
+            AT,
+        )
+        .unwrap();
     let revoked = open().revoked().clone();
     assert_eq!(revoked, ["files".to_owned()].into());
     open().forget_revoked(&revoked).unwrap();
@@ -161,10 +182,12 @@ fn changes_by_persons_wait_for_the_record_and_those_of_gates_do_not() {
     let tools = listing(&[("read", "Reads.")]).tools;
     let ana = PrincipalId::new("local:1000");
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
-    approvals.approve(&definition(&[]), &tools, &ApprovalOrigin::Gate, AT).unwrap();
+    approvals.approve(approvals.mark("files"), &definition(&[]), &tools, &ApprovalOrigin::Gate, AT).unwrap();
     assert_eq!(approvals.approval_note(&definition(&[])), Some(&ApprovalNote { at: AT, by: None }));
     assert!(approvals.unrecorded().is_empty());
-    approvals.approve(&definition(&[]), &tools, &ApprovalOrigin::Person(ana.clone()), Millis(8)).unwrap();
+    approvals
+        .approve(approvals.mark("files"), &definition(&[]), &tools, &ApprovalOrigin::Person(ana.clone()), Millis(8))
+        .unwrap();
     assert!(
         approvals.revoke("files", &ana, Millis(9)).unwrap() && !approvals.revoke("files", &ana, Millis(10)).unwrap()
     );
@@ -174,8 +197,8 @@ fn changes_by_persons_wait_for_the_record_and_those_of_gates_do_not() {
     let (approved, revoked) = (change(ServerChange::Approved, 8), change(ServerChange::Revoked, 9));
     assert_eq!(approvals.unrecorded(), [approved.clone(), revoked.clone()]);
     assert_eq!(approvals.approval_note(&definition(&[])), None);
-    approvals.mark_recorded(&approved).unwrap();
-    approvals.mark_recorded(&approved).unwrap();
+    approvals.mark_recorded(&[approved.clone()]).unwrap();
+    approvals.mark_recorded(&[approved]).unwrap();
     assert_eq!(ApprovedServers::open(folder.path()).unwrap().unrecorded(), [revoked]);
 }
 
@@ -183,11 +206,57 @@ fn changes_by_persons_wait_for_the_record_and_those_of_gates_do_not() {
 fn a_file_without_authors_is_still_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
-    approvals.approve(&definition(&[]), &listing(&[("read", "Reads.")]).tools, &ApprovalOrigin::Gate, AT).unwrap();
+    approvals
+        .approve(
+            approvals.mark("files"),
+            &definition(&[]),
+            &listing(&[("read", "Reads.")]).tools,
+            &ApprovalOrigin::Gate,
+            AT,
+        )
+        .unwrap();
     let path = folder.path().join("mcp-approvals.json");
     let mut file: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     file["servers"]["files"].as_object_mut().unwrap().remove("approved").unwrap();
     fs::write(&path, file.to_string()).unwrap();
     let approvals = ApprovedServers::open(folder.path()).unwrap();
     assert!(approvals.is_approved(&definition(&[])) && approvals.approval_note(&definition(&[])).is_none());
+}
+
+#[test]
+fn an_approval_counts_only_for_the_state_that_the_approver_saw() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = listing(&[("read", "Reads.")]).tools;
+    let open = || ApprovedServers::open(folder.path()).unwrap();
+    let approve = |seen| open().approve(seen, &definition(&[]), &tools, &ApprovalOrigin::Gate, AT).unwrap();
+    let absent = open().mark("files");
+    assert!(approve(absent) && !approve(absent), "it was approved meanwhile");
+    let approved = open().mark("files");
+    assert!(open().revoke("files", &PrincipalId::new("ana"), AT).unwrap());
+    assert!(!approve(absent) && !approve(approved), "it was revoked meanwhile");
+    assert!(!open().is_approved(&definition(&[])) && approve(open().mark("files")));
+    assert_eq!((open().revocations("files"), open().revocations("other")), (1, 0));
+}
+
+#[test]
+fn standing_approvals_do_not_pass_to_another_definition() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = listing(&[("read", "Reads.")]).tools;
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    for (arguments, want) in [(&[][..], false), (&[], false), (&["/"], true)] {
+        let seen = approvals.mark("files");
+        assert!(approvals.approve(seen, &definition(arguments), &tools, &ApprovalOrigin::Gate, AT).unwrap());
+        assert_eq!(approvals.revoked().contains("files"), want, "{arguments:?}");
+    }
+}
+
+#[test]
+fn no_file_is_written_that_cannot_be_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tools = listing(&[("read", "Reads.")]).tools;
+    tools[0].description = "x".repeat(65 << 20);
+    let mut approvals = ApprovedServers::open(folder.path()).unwrap();
+    let refused = approvals.approve(approvals.mark("files"), &definition(&[]), &tools, &ApprovalOrigin::Gate, AT);
+    assert!(refused.unwrap_err().to_string().contains("larger than 64 MiB"));
+    assert_eq!(ApprovedServers::open(folder.path()).unwrap(), approvals);
 }

@@ -4,6 +4,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_core::id::PrincipalId;
 use futures_util::future::BoxFuture;
 use rmcp::model::ElicitRequestParams;
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use super::{Elicitation, readable_address};
 use crate::{
     open_call::OpenCall,
     questions::{QuestionAnswer, QuestionAsker, ServerQuestion},
+    tool_caller::ToolCaller,
 };
 
 /// A person with prepared answers. Without one the deadline passes.
@@ -52,7 +54,8 @@ impl QuestionAsker for Person {
 /// Returns the answer to a server that may ask so many questions.
 async fn answer(person: &Person, request: Value, questions: u32) -> Result<Value, String> {
     let params: ElicitRequestParams = serde_json::from_value(request).unwrap();
-    let call = OpenCall::new("box", "open", "agent:pi", Duration::from_secs(1), questions);
+    let caller = ToolCaller::agent(&PrincipalId::new("agent:pi"));
+    let call = OpenCall::new("box", "open", &caller, Duration::from_secs(1), questions);
     let elicitation = Elicitation { calls: &[Arc::new(call)], asker: person, cancel: &CancellationToken::new() };
     elicitation.run(params).await.map(|result| serde_json::to_value(result).unwrap())
 }

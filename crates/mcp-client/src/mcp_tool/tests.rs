@@ -100,7 +100,7 @@ async fn a_tool_that_changed_or_went_is_not_called() {
         "MCP server box changed open since it was approved; an approver must approve it again",
         "MCP server box does not offer open any more",
     ] {
-        changed().connection().await.unwrap().monitor().mark_tools_changed();
+        changed().connection(None).await.unwrap().monitor().mark_tools_changed();
         assert_eq!(run(&tool).await, Err(CallFailure::NotBegun(want.to_owned())));
     }
     assert!(!server.seen_methods().contains(&"tools/call".to_owned()));

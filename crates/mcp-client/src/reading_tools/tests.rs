@@ -12,6 +12,7 @@ use crate::{
     options::McpLimits,
     scripted_server::{ScriptedServer, Step, answer, error, method},
     tool_call::CallOutcome,
+    tool_caller::ToolCaller,
 };
 
 /// A server with resources and prompts, and with limits that are easy to reach.
@@ -54,7 +55,7 @@ fn tools(server: &ScriptedServer) -> Vec<Arc<dyn OfferedTool>> {
 async fn call(tools: &[Arc<dyn OfferedTool>], name: &str, arguments: Value) -> Result<String, String> {
     let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap();
     let arguments = tool.check_arguments(&arguments).map_err(|refused| refused.to_string())?;
-    match tool.call("", arguments, CancellationToken::new(), ProgressSink::default()).await {
+    match tool.call(&ToolCaller::default(), arguments, CancellationToken::new(), ProgressSink::default()).await {
         CallOutcome::Done { content, .. } => {
             let texts: Vec<&str> = content.iter().filter_map(MessageBlock::as_text).collect();
             Ok(texts.join("|"))
@@ -110,7 +111,7 @@ async fn a_stopped_reading_ends() {
     let stopped = CancellationToken::new();
     stopped.cancel();
     let arguments = json!({"server": "box"}).as_object().unwrap().clone();
-    let outcome = tools[0].call("", arguments, stopped, ProgressSink::default()).await;
+    let outcome = tools[0].call(&ToolCaller::default(), arguments, stopped, ProgressSink::default()).await;
     let text = "mcp_list_resources was stopped before its end".to_owned();
     assert_eq!(outcome, CallOutcome::Failed { text });
 }

@@ -1,6 +1,7 @@
 mod bad_servers;
 mod input;
 mod lists;
+mod withdrawn;
 
 use std::time::Duration;
 

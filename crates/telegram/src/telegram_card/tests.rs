@@ -62,6 +62,7 @@ fn card_request(tool: &str, signature: &str, arguments: Value, named: Option<&[&
             principal: PrincipalId::new("kitchen-pi"),
             door: None,
             service: None,
+            for_principals: Vec::new(),
             further_signatures: Vec::new(),
             undeclared: vec!["extra".to_owned()],
             paths: Vec::new(),

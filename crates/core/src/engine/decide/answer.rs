@@ -27,7 +27,10 @@ pub(super) fn answer_gate(
     let gate = view.state.gate(id).ok_or(AnswerError::Unknown(id))?;
     // Principals cannot sign off their own requests.
     let subject = call_subject::subject_of_gate(view, gate);
-    if *by == principal::agent_principal() || subject.as_ref().is_some_and(|subject| subject.principal == *by) {
+    let request = gate.call().and_then(|call| view.admitted.call_content(call)?.request.as_deref());
+    let is_of_requester = subject.as_ref().is_some_and(|subject| subject.principal == *by)
+        || request.is_some_and(|request| request.for_principals.contains(by));
+    if *by == principal::agent_principal() || is_of_requester {
         return Err(AnswerError::NotAllowed { gate: id, by: by.clone() }.into());
     }
     let events = gate.decide_answer(answer, by, &view.rules.people, key)?;

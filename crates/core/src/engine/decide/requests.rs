@@ -63,6 +63,7 @@ pub(super) fn submit_request(
             principal: request.principal,
             door: Some(request.door),
             service: request.service,
+            for_principals: request.for_principals,
             further_signatures: signatures.collect(),
             undeclared: request.undeclared,
             paths: request.paths,

@@ -1,10 +1,12 @@
 """An MCP server with two tools for files of its folder, for tests without a network.
 
-Each call is written to `calls`, the process to `pid`. A file `description` replaces the description of the first tool.
+Each call is written to `calls`, the process to `pid`. A file `description` replaces the description of the first tool. While a
+file `slow` exists, the list of tools is not sent.
 """
 import json
 import os
 import sys
+import time
 
 TEXT = {"type": "string"}
 TOOLS = [
@@ -52,6 +54,8 @@ def answer(request):
         info = {"name": "files", "version": "1"}
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
     if method == "tools/list":
+        while os.path.exists("slow"):
+            time.sleep(0.02)
         return {"tools": TOOLS}
     if method == "tools/call":
         try:

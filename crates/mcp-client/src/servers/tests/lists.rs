@@ -1,6 +1,9 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use serde_json::{Map, Value, json};
@@ -122,6 +125,33 @@ async fn a_newer_server_is_subscribed_to_for_notices_of_changed_tools() {
     servers.list_tools("box").await.unwrap();
     assert_eq!(call(&servers).await, done("opened"));
     assert!(server.seen_methods().contains(&"subscriptions/listen".to_owned()), "{:?}", server.seen_methods());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_ends_is_begun_again() {
+    let newer = ScriptedServer::newer(json!([tool("open")]), |_| Vec::new());
+    let server = ScriptedServer::new(move |message| match method(message) {
+        "server/discover" => {
+            let mut steps = newer.steps(message);
+            if let Some(Step::Send(discovered)) = steps.first_mut() {
+                discovered["result"]["capabilities"] = json!({"tools": {"listChanged": true}});
+            }
+            steps
+        }
+        "subscriptions/listen" => {
+            let meta = json!({"io.modelcontextprotocol/subscriptionId": message["id"]});
+            let params = json!({"_meta": meta, "notifications": {"toolsListChanged": true}});
+            let taken = json!({
+                "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params,
+            });
+            vec![Step::Send(taken), answer(message, json!({"resultType": "complete", "_meta": meta}))]
+        }
+        _ => newer.steps(message),
+    });
+    let servers = server.servers();
+    servers.list_tools("box").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(server.seen_requests("subscriptions/listen").len() > 1);
 }
 
 #[tokio::test]
