@@ -184,7 +184,7 @@ fn actions(ctx: &PageContext, server: &McpServerRow, state: ServerState) -> Mark
         } @else if matches!(state, ServerState::NotApproved | ServerState::StartFailed | ServerState::Denied) {
             (form(html! {
                 button.primary type="submit" name="action" value="request" { "Request approval" }
-                p.note { "This opens the pending approval of the server, unless a rule decides. To see its tools before you approve, run " code { "countersign mcp-servers approve " (plain_text(&server.name)) } "." }
+                p.note { "This opens the pending approval of the server, unless a rule decides. For 15 minutes after a denial by an approver the request is denied again, unless that denial is lifted under Policy. To see its tools before you approve, run " code { "countersign mcp-servers approve " (plain_text(&server.name)) } "." }
             }))
         }
     }

@@ -172,7 +172,13 @@ fn a_withdrawn_approval_counts_at_once_and_is_in_the_record() {
     assert_eq!(fixture.recorded(&gateway, "revoked the approval of MCP server files"), 1);
     fixture.place.deny_gate(&gate);
     let page = fixture.page(&gateway, FILES);
-    assert!(page.contains(">denied</span>") && !page.contains("Request approval"), "{page}");
+    assert!(page.contains(">denied</span>") && page.contains("Request approval"), "{page}");
+    // An operator overrules the denial: it is lifted, and the approval is requested again.
+    let denials = fixture.place.run_as_person(&["grants", "denials", "--json"]).json();
+    let denial = denials[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(fixture.place.run_as_person(&["grants", "revoke", &denial]).code, Some(0));
+    fixture.act_well(&gateway, "request");
+    assert_ne!(fixture.place.wait_gate(), gate);
     fixture.place.verify_log();
 }
 
