@@ -96,6 +96,7 @@ fn request(tool: &str, arguments: Map<String, Value>) -> CallDetails {
             further_signatures: Vec::new(),
             undeclared: Vec::new(),
             paths: Vec::new(),
+            cwd: String::new(),
         })),
         pins: None,
         leads_to: None,
