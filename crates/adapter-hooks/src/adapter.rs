@@ -9,13 +9,16 @@ use countersign_foreign_calls::{
 };
 use countersign_view::Protocol;
 use serde::{Deserialize, Serialize};
+use serde_json::Map;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     answers::{HookDecision, HookReply},
+    decided_calls::{DecidedCalls, call_digest},
     input::{HookEvent, HookInput},
     open_hooks::OpenHooks,
-    ran_calls,
+    ran_calls::{self, RanCall},
+    real_paths,
 };
 
 /// Wait for a decision if the hook names none: well inside the 600 s after which most programs go on without an answer.
@@ -45,6 +48,7 @@ pub struct HookRequest {
 pub struct HookAdapter {
     calls: Arc<ForeignCalls>,
     open: OpenHooks,
+    decided: DecidedCalls,
 }
 
 /// Receiver of the progress of a call: a hook has no way to show it.
@@ -57,7 +61,7 @@ impl ProgressSink for NoProgress {
 impl HookAdapter {
     /// Creates the adapter for the calls of a gateway.
     pub fn new(calls: Arc<ForeignCalls>) -> Arc<Self> {
-        Arc::new(Self { calls, open: OpenHooks::default() })
+        Arc::new(Self { calls, open: OpenHooks::default(), decided: DecidedCalls::default() })
     }
 
     /// Answers a hook. `sender` names the token with which it came, if it came over HTTP. `delivery` is confirmed by the caller once the
@@ -78,25 +82,44 @@ impl HookAdapter {
             Err(problem) => return HookReply::failure(problem),
         };
         let requester = self.requester(protocol, &input, sender);
-        let request = match build_program_request(&requester, &input.tool, input.arguments.clone(), &input.cwd) {
+        let mut request = match build_program_request(&requester, &input.tool, input.arguments.clone(), &input.cwd) {
             Ok(request) => request,
             // What cannot be decided cannot have been allowed.
-            Err(problem) if input.event == HookEvent::AfterCall => return HookReply::failure(problem),
+            Err(problem) if input.event == HookEvent::AfterCall => {
+                let ran = RanCall { signature: format!("{}: {problem}", input.tool), arguments: Map::new() };
+                return reply_after(
+                    ran_calls::report_incident(&self.calls, &requester, ran, input.call.as_deref()).await,
+                );
+            }
             Err(problem) => return HookReply::encode(protocol, input.event, &HookDecision::Deny(problem)),
         };
         if input.event == HookEvent::AfterCall {
-            return match ran_calls::check_ran_call(&self.calls, &requester, &request, input.call.as_deref()).await {
-                Ok(()) => HookReply::silence(),
-                Err(problem) => HookReply::failure(problem.to_string()),
+            let was_allowed = match input.call.as_deref().and_then(|id| self.decided.find(requester.session(), id)) {
+                Some(allowed) => Ok(allowed.is_some_and(|allowed| allowed == call_digest(&request))),
+                // Of a call before the last start only the record knows.
+                None => self.calls.was_allowed(&requester, &request).await,
+            };
+            return match was_allowed {
+                Ok(true) => HookReply::silence(),
+                Ok(false) => {
+                    let signature = request.signatures.first().cloned().unwrap_or_default();
+                    let ran = RanCall { signature, arguments: request.arguments };
+                    let id = input.call.as_deref();
+                    reply_after(ran_calls::report_incident(&self.calls, &requester, ran, id).await)
+                }
+                Err(problem) => HookReply::unchecked(problem.to_string()),
             };
         }
+        real_paths::follow_links(&mut request).await;
+        // The token with which it came must not decide about it.
+        request.for_principals = sender.map(PrincipalId::new).into_iter().collect();
         if request.arguments.values().any(|value| value.as_str().is_some_and(|text| text.contains(PROOF_MARK))) {
             let denied = HookDecision::Deny("This call proves a guard: it is always denied".to_owned());
             return HookReply::encode(protocol, input.event, &denied);
         }
         let open = self.open.enter(requester.session());
         let wait = hook.wait.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT);
-        let cancelled = cancel.child_token();
+        let (cancelled, digest) = (cancel.child_token(), call_digest(&request));
         let call = ForeignCall {
             calls: &self.calls,
             requester: &requester,
@@ -114,18 +137,31 @@ impl HookAdapter {
                 running.await
             }
         };
-        let may_defer = protocol == Protocol::Claude && hook.is_headless && open.was_alone();
-        HookReply::encode(protocol, input.event, &decision_of(decided, may_defer))
+        let may_defer =
+            protocol == Protocol::Claude && hook.is_headless && input.subagent.is_none() && open.was_alone();
+        let decision = decision_of(decided, may_defer);
+        if let Some(id) = input.call {
+            let allowed = (decision == HookDecision::Allow).then_some(digest);
+            self.decided.insert(requester.session(), id, allowed);
+        }
+        HookReply::encode(protocol, input.event, &decision)
     }
 
-    /// Returns the requester of a program's session, or of an agent in it. One that came with a token is of that token alone.
+    /// Returns the requester of a program's session, or of an agent in it, whose calls are kept in the same session. One that came with a
+    /// token is of that token alone.
     fn requester(&self, protocol: Protocol, input: &HookInput, sender: Option<&str>) -> Arc<Requester> {
-        let mut id = format!("{}:{}", protocol.name(), input.session);
-        for part in input.subagent.iter().map(|agent| format!("/{agent}")).chain(sender.map(|from| format!("@{from}")))
-        {
-            id.push_str(&part);
-        }
-        self.calls.requester(protocol, &PrincipalId::new(id.as_str()), &SessionId::new(id.as_str()), &input.cwd)
+        let from = sender.map(|from| format!("@{from}")).unwrap_or_default();
+        let session = format!("{}:{}{from}", protocol.name(), input.session);
+        let agent = input.subagent.as_ref().map(|agent| format!("/{agent}")).unwrap_or_default();
+        let principal = format!("{}:{}{agent}{from}", protocol.name(), input.session);
+        self.calls.requester(protocol, &PrincipalId::new(principal), &SessionId::new(session), &input.cwd)
+    }
+}
+
+fn reply_after(reported: Result<(), CallProblem>) -> HookReply {
+    match reported {
+        Ok(()) => HookReply::silence(),
+        Err(problem) => HookReply::unchecked(problem.to_string()),
     }
 }
 

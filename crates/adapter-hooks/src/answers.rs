@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use crate::input::HookEvent;
 
 /// Exit code with which every program blocks the call.
-pub(crate) const BLOCKED: u8 = 2;
+const BLOCKED: u8 = 2;
+
+/// Exit code of a hook that failed after a call.
+const UNCHECKED: u8 = 1;
 
 /// Decision about a call of a program.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +40,13 @@ impl HookReply {
     /// Returns the answer that blocks a call about which nothing else can be said.
     pub fn failure(message: impl Into<String>) -> Self {
         Self { document: None, exit: BLOCKED, message: Some(message.into()) }
+    }
+
+    /// Returns the answer to a call that ran and could not be compared with its decision. Exit code 2 would tell the agent that it was
+    /// blocked.
+    pub(crate) fn unchecked(problem: impl std::fmt::Display) -> Self {
+        let message = format!("the call ran, and was not compared with the decision about it: {problem}");
+        Self { document: None, exit: UNCHECKED, message: Some(message) }
     }
 
     /// Returns the answer without an opinion.

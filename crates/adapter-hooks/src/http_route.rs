@@ -22,6 +22,9 @@ pub const PATH: &str = "/hooks/claude";
 /// Largest input, in bytes.
 const LARGEST_INPUT: usize = 16 << 20;
 
+/// Waits that a program may choose, in seconds.
+const WAITS: std::ops::RangeInclusive<u64> = 1..=86_400;
+
 /// Returns the routes. `auth` knows the tokens.
 pub fn routes(adapter: &Arc<HookAdapter>, auth: &Arc<WebAuth>) -> Router {
     GuardedRoutes::new(auth).add_route("POST", PATH, answer_hook).with_state(Arc::clone(adapter))
@@ -75,7 +78,8 @@ fn wait_parameter(query: &str) -> Result<Option<u64>, String> {
         if name != "wait" {
             return Err(format!("unknown parameter {name:?}: expected wait"));
         }
-        wait = Some(value.parse().map_err(|_| format!("wait={value}: expected seconds as a whole number"))?);
+        let seconds = value.parse().ok().filter(|seconds| WAITS.contains(seconds) && wait.is_none());
+        wait = Some(seconds.ok_or_else(|| format!("wait={value}: expected seconds from 1 to 86400, once"))?);
     }
     Ok(wait)
 }
@@ -92,7 +96,7 @@ mod tests {
     fn a_wait_is_a_whole_number_of_seconds() {
         assert_eq!(wait_parameter(""), Ok(None));
         assert_eq!(wait_parameter("wait=30"), Ok(Some(30)));
-        for wrong in ["wait=", "wait=-1", "wait=1.5", "waits=1", "wait"] {
+        for wrong in ["wait=0", "wait=86401", "wait=1&wait=2", "wait=", "wait=-1", "wait=1.5", "waits=1", "wait"] {
             assert!(wait_parameter(wrong).is_err(), "{wrong}");
         }
     }

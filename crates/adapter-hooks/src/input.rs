@@ -49,7 +49,8 @@ impl HookInput {
         let cwd = cwd.ok_or("cwd is missing or relative: expected an absolute path")?;
         let tool = text_field(&input, names.tool)?.filter(|tool| !tool.trim().is_empty());
         let tool = tool.ok_or_else(|| format!("{} is missing: expected the name of the tool", names.tool))?;
-        let subagent = match (id_field(&input, "agent_type")?, id_field(&input, "agent_id")?) {
+        let kind = text_field(&input, "agent_type")?.filter(|kind| !kind.is_empty()).map(plain_name);
+        let subagent = match (kind, id_field(&input, "agent_id")?) {
             (Some(kind), Some(id)) => Some(format!("{kind}:{id}")),
             (kind, id) => kind.or(id),
         };
@@ -134,6 +135,12 @@ fn text_field<'a>(input: &'a Map<String, Value>, name: &str) -> Result<Option<&'
     }
 }
 
+/// Returns a name that a user has chosen as part of the name of a principal.
+fn plain_name(name: &str) -> String {
+    let plain = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '_' };
+    name.chars().take(LONGEST_ID).map(plain).collect()
+}
+
 /// Returns an id, which becomes part of the name of a principal.
 fn id_field(input: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
     let Some(id) = text_field(input, name)?.filter(|id| !id.is_empty()) else { return Ok(None) };
@@ -159,12 +166,12 @@ mod tests {
     fn each_program_has_its_own_fields() {
         let claude = json!({
             "session_id": "0f-1", "cwd": "/w", "hook_event_name": "PreToolUse", "tool_name": "Bash",
-            "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1", "agent_id": "a1", "agent_type": "Explore",
+            "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1", "agent_id": "a1", "agent_type": "my-plugin:Prüfer 1",
             "permission_mode": "default", "of_a_later_version": {"x": 1},
         });
         let read = parse(Claude, &claude).unwrap();
         assert_eq!((read.event, read.session.as_str(), read.cwd.as_str()), (HookEvent::BeforeCall, "0f-1", "/w"));
-        assert_eq!((read.subagent.as_deref(), read.call.as_deref()), (Some("Explore:a1"), Some("toolu_1")));
+        assert_eq!((read.subagent.as_deref(), read.call.as_deref()), (Some("my-plugin_Prüfer_1:a1"), Some("toolu_1")));
         let gemini = json!({
             "session_id": "s", "cwd": "/w", "hook_event_name": "AfterTool", "tool_name": "desk_turn", "tool_input": {},
             "mcp_context": {"server_name": "desk", "tool_name": "turn"},

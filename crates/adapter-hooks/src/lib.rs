@@ -4,10 +4,12 @@
 
 mod adapter;
 mod answers;
+mod decided_calls;
 mod http_route;
 mod input;
 mod open_hooks;
 mod ran_calls;
+mod real_paths;
 
 pub use adapter::{HookAdapter, HookRequest, PROOF_MARK};
 pub use answers::HookReply;

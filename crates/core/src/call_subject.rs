@@ -65,7 +65,8 @@ fn subject_of(
     let shell = shell_of(content);
     if let Some(request) = &content.request {
         // Files and commands of a program on this machine, under the names that our own tools have.
-        let is_of_files = !request.cwd.is_empty() && (!request.paths.is_empty() || shell != ShellInput::Nothing);
+        let is_shared = matches!(&*content.tool, "bash" | "read" | "write" | "edit");
+        let is_of_files = is_shared && !request.cwd.is_empty();
         return PolicySubject {
             principal: request.principal.clone(),
             door: request.door.as_deref().map(str::to_owned),
@@ -84,7 +85,7 @@ fn subject_of(
             cwd: request.cwd.clone(),
             session_folder: Some(place.cwd).filter(|cwd| !cwd.is_empty()).map(str::to_owned),
             is_later: false,
-            leads_to: None,
+            leads_to: content.leads_to.as_deref().map(str::to_owned).filter(|_| is_of_files),
             paths: request.paths.clone(),
             shell,
         };

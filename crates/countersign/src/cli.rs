@@ -155,7 +155,7 @@ enum Command {
     },
     /// Take the hook of Countersign out of the settings of a program again
     ///
-    /// If nobody has edited the file since, it is byte by byte what it was before. Otherwise only what `guard` added goes.
+    /// If no user has edited the file since, it is byte by byte what it was before. Otherwise only what `guard` added goes.
     Unguard {
         /// The program
         program: guard::GuardedName,

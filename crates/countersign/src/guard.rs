@@ -263,7 +263,7 @@ fn print_status(data: &DataDir, form: OutputFormat) -> anyhow::Result<ExitCode> 
             }));
             continue;
         }
-        let version = version.map_or_else(|| "not installed".to_owned(), |version| version);
+        let version = version.unwrap_or_else(|| "not installed".to_owned());
         writeln!(out, "{} ({version}): {state}", program.title())?;
         if let Some(path) = path {
             writeln!(out, "  in {}", path.display())?;

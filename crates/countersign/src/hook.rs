@@ -1,20 +1,21 @@
 //! `countersign hook`: the hook process of an agent such as Claude Code. It asks the running gateway about one call.
 //!
 //! Most programs let a call run if their hook fails. Each way to fail ends with code 2 here, at which all of them block the call. It must
-//! not know what a hook's input or answer says: the gateway does.
+//! not know what a hook's input or answer says, except whether the call has run already: the gateway does.
 
 use std::{
     io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::PathBuf,
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use countersign_gateway::control::{ControlReply, FILE, HookReply, HookRequest, Request};
-
-use crate::exit::print_notice;
+use nix::sys::stat::{fstat, stat};
+use serde_json::Value;
 
 /// Largest input, in bytes.
 const LARGEST_INPUT: u64 = 16 << 20;
@@ -29,6 +30,23 @@ const ATTENDED: &str = "CLAUDE_CODE_SESSION_ATTENDED";
 pub(crate) const PROOF_VARIABLE: &str = "COUNTERSIGN_HOOK_PROOF";
 /// Its value.
 pub(crate) const NO_GATEWAY: &str = "no-gateway";
+
+/// True as soon as the input shows that the call has run.
+static IS_AFTER_CALL: AtomicBool = AtomicBool::new(false);
+
+/// Reports whether an input is of a hook after a call. To take a call that has not run for one that has would not block it.
+fn is_after_call(program: &str, input: &str) -> bool {
+    let Ok(Value::Object(input)) = serde_json::from_str(input) else { return false };
+    match input.get("hook_event_name").and_then(Value::as_str) {
+        Some(event) => ["PostToolUse", "PostToolUseFailure", "AfterTool"].contains(&event),
+        None => program == "copilot" && input.contains_key("toolResult"),
+    }
+}
+
+/// Writes a line for the user. Nothing can be done if that fails.
+fn print_notice(line: &str) {
+    let _ = writeln!(std::io::stderr(), "countersign: {line}");
+}
 
 /// Options of a hook.
 pub(crate) struct HookOptions {
@@ -54,7 +72,12 @@ pub(crate) fn run(options: HookOptions, folder: impl FnOnce() -> anyhow::Result<
     match folder().and_then(|folder| ask_gateway(&options, &folder.join(FILE))).and_then(|reply| write_reply(&reply)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            print_notice(&format!("the call is blocked: {}", crate::error_text::chain_text(&error)));
+            let problem = crate::error_text::chain_text(&error);
+            if IS_AFTER_CALL.load(Ordering::Relaxed) {
+                print_notice(&format!("the call ran, and was not compared with the decision about it: {problem}"));
+                return ExitCode::FAILURE;
+            }
+            print_notice(&format!("the call is blocked: {problem}"));
             ExitCode::from(BLOCKED)
         }
     }
@@ -67,6 +90,7 @@ fn ask_gateway(options: &HookOptions, socket: &std::path::Path) -> anyhow::Resul
     if input.len() as u64 > LARGEST_INPUT {
         bail!("the input of the hook is larger than {LARGEST_INPUT} bytes");
     }
+    IS_AFTER_CALL.store(is_after_call(&options.program, &input), Ordering::Relaxed);
     if std::env::var_os(PROOF_VARIABLE).is_some_and(|proof| proof == NO_GATEWAY) {
         bail!("{PROOF_VARIABLE} is set, so no gateway is asked: start one with `countersign serve`");
     }
@@ -102,6 +126,11 @@ fn write_reply(reply: &HookReply) -> anyhow::Result<u8> {
     if let Some(document) = &reply.document {
         let mut line = serde_json::to_vec(document)?;
         line.push(b'\n');
+        // A closed output is a null device here, and the program would get no answer.
+        let null = stat("/dev/null").context("cannot look at the output")?.st_rdev;
+        if fstat(std::io::stdout()).context("cannot look at the output")?.st_rdev == null {
+            bail!("standard output is closed, so the answer reaches no program");
+        }
         let mut output = std::io::stdout().lock();
         output.write_all(&line).and_then(|()| output.flush()).context("cannot write the answer")?;
     }

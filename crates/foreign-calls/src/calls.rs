@@ -212,6 +212,19 @@ impl<P: ProgressSink> ForeignCall<'_, P> {
     }
 }
 
+/// Opens a further session of a requester.
+///
+/// # Errors
+/// The reason why it could not be opened.
+pub async fn open_session_for(
+    calls: &ForeignCalls,
+    requester: &Requester,
+    session: &SessionId,
+) -> Result<(), CallProblem> {
+    let opened = requester.open_as(&calls.requests, &calls.limits, session, session.as_str()).await;
+    opened.map_err(|refused| problem_of(&refused))
+}
+
 impl ForeignCalls {
     /// Reports whether a call with this tool and these arguments was allowed, in whatever folder: a program may have changed it since.
     ///

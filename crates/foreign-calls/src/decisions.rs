@@ -15,6 +15,10 @@ use crate::requester::Requester;
 
 /// Largest arguments of a call, in bytes of JSON. Approvers are shown all of them.
 pub const LARGEST_ARGUMENTS: usize = 1 << 20;
+/// Tool of commands.
+const SHELL: &str = "bash";
+/// Arguments of a command that are words for people.
+const WORDS: [&str; 2] = ["description", "justification"];
 /// Beginning of the ids of requests that are only decided.
 const DECISION_PREFIX: &str = "\"decision-";
 /// Beginning of the ids of all other requests.
@@ -42,18 +46,30 @@ fn new_id(prefix: &str) -> Arc<str> {
 /// Returns the beginning of the keys of all requests with this tool and these arguments, in any folder.
 pub(crate) fn call_prefix(request: &AgentRequest) -> String {
     let is_decision = request.wire.starts_with(DECISION_PREFIX);
-    let same = json!([is_decision, request.service, &*request.tool, request.arguments]);
+    // A model describes the same command in other words when it repeats it.
+    let counts = |name: &str| !is_decision || &*request.tool != SHELL || !WORDS.contains(&name);
+    let arguments: Map<String, Value> = request
+        .arguments
+        .iter()
+        .filter(|(name, _)| counts(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let same = json!([is_decision, request.service, &*request.tool, arguments]);
     format!("{}:{}:", request.door, Digest::hash_bytes(canonical_json(&same).as_bytes()))
 }
 
 /// Returns the beginning of the keys of all requests that are the same call.
 pub(crate) fn key_prefix(request: &AgentRequest) -> String {
-    let prefix = call_prefix(request);
-    if request.cwd.is_empty() {
-        return prefix;
+    let mut prefix = call_prefix(request);
+    if !request.cwd.is_empty() {
+        // Relative paths mean other files in another folder.
+        prefix.push_str(&format!("{}:", Digest::hash_bytes(request.cwd.as_bytes())));
     }
-    // Relative paths mean other files in another folder.
-    format!("{prefix}{}:", Digest::hash_bytes(request.cwd.as_bytes()))
+    if &*request.door != Protocol::Mcp.name() {
+        // An agent below another one takes none of its decisions.
+        prefix.push_str(&format!("{}:", Digest::hash_bytes(request.principal.as_str().as_bytes())));
+    }
+    prefix
 }
 
 /// Checks the size of arguments.
@@ -107,6 +123,7 @@ pub fn new_request(
         paths: Vec::new(),
         for_principals: Vec::new(),
         cwd: String::new(),
+        leads_to: None,
         effect: ToolEffect::Changes,
         repeat: RepeatMode::Once,
     }

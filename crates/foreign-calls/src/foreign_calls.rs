@@ -1,6 +1,6 @@
 //! The calls of all programs that ask one gateway.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use countersign_core::id::{GateId, PrincipalId, SessionId};
 use countersign_runtime::{Clock, CommandSource, InboxLane, OwnerError, OwnerHandle};
@@ -8,23 +8,11 @@ use countersign_view::Protocol;
 use tokio::sync::{oneshot, watch};
 
 use crate::{
+    call_limits::CallLimits,
     delivery::Receipts,
     outcome_router::OutcomeRouter,
     requester::{Requester, Requesters},
 };
-
-/// Limits of a principal.
-#[derive(Clone, Copy, Debug)]
-pub struct CallLimits {
-    /// Most calls in any 60 seconds.
-    pub per_minute: u32,
-    /// Most calls that wait for approval at once.
-    pub pending: u32,
-    /// Lifetime of an approval.
-    pub approval_timeout: Duration,
-    /// Lifetime of a question.
-    pub question_timeout: Duration,
-}
 
 /// Calls of the programs that ask a gateway. One value serves all programs of a protocol.
 pub struct ForeignCalls {
@@ -80,7 +68,7 @@ impl ForeignCalls {
     ) -> Arc<Requester> {
         let new =
             || Requester::new(protocol, principal.clone(), session.clone(), cwd.to_owned(), self.limits.per_minute);
-        self.requesters.find_or_add(session, new)
+        self.requesters.find_or_add(principal, session, new)
     }
 
     /// Waits for the resolution of a gate.

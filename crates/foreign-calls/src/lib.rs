@@ -3,6 +3,7 @@
 //! A call becomes a request of the engine. The same call repeated joins it, also after a restart, and its outcome is delivered once.
 //! It must not know any wire: adapters decode calls and encode outcomes.
 
+mod call_limits;
 mod calls;
 mod decisions;
 mod delivery;
@@ -12,10 +13,11 @@ mod program_tools;
 mod requester;
 mod session;
 
-pub use calls::{CallProblem, ForeignCall, ProgressSink};
+pub use call_limits::CallLimits;
+pub use calls::{CallProblem, ForeignCall, ProgressSink, open_session_for};
 pub use decisions::{LARGEST_ARGUMENTS, check_size, is_decision_only, new_decision, new_request, own_call_id};
 pub use delivery::{Delivery, OutcomeSharing};
-pub use foreign_calls::{CallLimits, ForeignCalls};
+pub use foreign_calls::ForeignCalls;
 pub use outcome_router::CallOutcome;
 pub use program_tools::{ProgramCall, build_program_request};
 pub use requester::Requester;

@@ -136,9 +136,9 @@ pub(crate) fn translate_call(
         return Ok(ProgramCall {
             signature: tool.clone(),
             tool,
+            paths: named_paths(&input),
             arguments: input,
             named: Vec::new(),
-            paths: Vec::new(),
             cwd: cwd.to_owned(),
             effect: ToolEffect::Changes,
         });
@@ -177,6 +177,25 @@ pub(crate) fn translate_call(
         cwd,
         effect: shared.effect,
     })
+}
+
+/// Beginnings of lines of a patch that name a file.
+const PATCHED: [&str; 4] = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
+
+/// Returns the paths in the arguments of a tool that only its program knows: by the names of arguments, and in patches.
+fn named_paths(input: &Map<String, Value>) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (name, value) in input {
+        let Value::String(text) = value else { continue };
+        let lower = name.to_ascii_lowercase();
+        if lower.contains("path") || lower.contains("file") {
+            paths.push(text.clone());
+        }
+        let patched =
+            text.lines().filter_map(|line| PATCHED.iter().find_map(|begin| line.trim_start().strip_prefix(begin)));
+        paths.extend(patched.map(|path| path.trim().to_owned()));
+    }
+    paths
 }
 
 /// Returns the one of `names` that is an argument, if one is. Of two the program may use either.

@@ -12,7 +12,7 @@ use countersign_view::Protocol;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::{foreign_calls::CallLimits, session};
+use crate::{call_limits::CallLimits, session};
 
 /// Most requesters that are kept without a call in progress. Another one is built anew at its next call.
 const MOST_IDLE: usize = 4096;
@@ -29,20 +29,26 @@ pub struct Requester {
 
 /// All principals that have called since the start.
 #[derive(Default)]
-pub(crate) struct Requesters(Mutex<HashMap<SessionId, Arc<Requester>>>);
+pub(crate) struct Requesters(Mutex<HashMap<(PrincipalId, SessionId), Arc<Requester>>>);
 
 impl Requesters {
-    /// Returns the requester of a session, made by `new` at its first call.
-    pub(crate) fn find_or_add(&self, session: &SessionId, new: impl FnOnce() -> Requester) -> Arc<Requester> {
+    /// Returns the requester of a principal in a session, made by `new` at its first call.
+    pub(crate) fn find_or_add(
+        &self,
+        principal: &PrincipalId,
+        session: &SessionId,
+        new: impl FnOnce() -> Requester,
+    ) -> Arc<Requester> {
         let mut all = self.0.lock();
-        if let Some(known) = all.get(session) {
+        let key = (principal.clone(), session.clone());
+        if let Some(known) = all.get(&key) {
             return Arc::clone(known);
         }
         if all.len() >= MOST_IDLE {
             all.retain(|_, requester| Arc::strong_count(requester) > 1);
         }
         let added = Arc::new(new());
-        all.insert(session.clone(), Arc::clone(&added));
+        all.insert(key, Arc::clone(&added));
         added
     }
 }
@@ -69,16 +75,28 @@ impl Requester {
     /// # Errors
     /// The reason why it could not be opened. The next use tries again.
     pub(crate) async fn open_session(&self, source: &CommandSource, limits: &CallLimits) -> Result<(), OwnerError> {
-        let open = || async {
-            let settings = SessionSettings {
-                approval_timeout: limits.approval_timeout,
-                clarify_timeout: limits.question_timeout,
-                max_pending: limits.pending,
-                ..SessionSettings::default()
-            };
-            let name = self.principal.to_string();
-            session::open_session(source, self.protocol, &self.session, &name, &self.cwd, settings).await
+        let name = match self.protocol {
+            Protocol::Mcp => self.principal.to_string(),
+            _ => self.session.to_string(),
         };
+        let open = || self.open_as(source, limits, &self.session, &name);
         self.opened.get_or_try_init(open).await.map(|_| ())
+    }
+
+    /// Opens a session of the principal, with this name.
+    pub(crate) async fn open_as(
+        &self,
+        source: &CommandSource,
+        limits: &CallLimits,
+        session: &SessionId,
+        name: &str,
+    ) -> Result<(), OwnerError> {
+        let settings = SessionSettings {
+            approval_timeout: limits.approval_timeout,
+            clarify_timeout: limits.question_timeout,
+            max_pending: limits.pending,
+            ..SessionSettings::default()
+        };
+        session::open_session(source, self.protocol, session, name, &self.cwd, settings).await
     }
 }

@@ -162,6 +162,7 @@ impl QuestionContext {
             executor: RequestExecutor::Person,
             paths: Vec::new(),
             cwd: String::new(),
+            leads_to: None,
             for_principals: question.callers.clone(),
             effect: ToolEffect::Reads,
             repeat: RepeatMode::Idempotent,

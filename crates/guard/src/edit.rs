@@ -1,5 +1,7 @@
 //! Edits of JSON text that keep its order, its layout and everything else in it.
 
+use std::collections::BTreeSet;
+
 use jsonc_parser::{
     ParseOptions,
     cst::{CstInputValue, CstObject, CstRootNode},
@@ -26,6 +28,14 @@ const STRICT: ParseOptions = ParseOptions {
 pub(crate) fn add_entries(text: &str, entries: &[SettingsEntry]) -> Result<String, String> {
     let root = parse(text)?;
     let settings = root.object_value_or_create().ok_or("expected a JSON object")?;
+    for object in [Some(settings.clone()), settings.object_value("hooks")].into_iter().flatten() {
+        let mut names = BTreeSet::new();
+        if let Some(twice) =
+            object.properties().iter().filter_map(|one| one.decoded_name()).find(|name| !names.insert(name.clone()))
+        {
+            return Err(format!("{twice} is there twice"));
+        }
+    }
     for entry in entries {
         let (above, last) = folder_of(&settings, entry)?;
         if entry.is_list_element {
@@ -226,6 +236,7 @@ pub(crate) mod tests {
             "{\"hooks\": []}",
             "{\"hooks\": {\"PreToolUse\": {}}}",
             "{} {}",
+            "{\"hooks\": {}, \"hooks\": {}}",
             "null",
         ] {
             assert!(add_entries(text, &entries()).is_err(), "{text}");

@@ -146,9 +146,12 @@ pub fn apply_guard(plan: &GuardPlan, places: &GuardPlaces) -> Result<(), GuardEr
         },
     };
     receipt.write(plan.program, places)?;
+    let is_shared = plan.scope == GuardScope::Managed;
     let written = receipt::create_folders(&receipt.folders).and_then(|()| {
         let access = if plan.scope == GuardScope::Managed { FileAccess::Shared } else { FileAccess::Private };
-        settings_file::write(&plan.path, &plan.after, access)
+        settings_file::write(&plan.path, &plan.after, access)?;
+        // Every user's program reads managed settings, whatever the mask of this process.
+        if is_shared { settings_file::share(&receipt.folders, &plan.path) } else { Ok(()) }
     });
     if written.is_err() {
         receipt::remove_empty(&receipt.folders);
@@ -219,9 +222,6 @@ pub fn guard_state(program: GuardedProgram, places: &GuardPlaces) -> Result<Guar
     }
     if let Some(entry) = receipt.entries(program).iter().find(|entry| !entry.is_in(&settings)) {
         return damaged(format!("the entry {} is missing or changed", entry.keys.join(".")));
-    }
-    if settings["disableAllHooks"] == Value::Bool(true) {
-        return damaged("disableAllHooks switches it off".to_owned());
     }
     Ok(GuardState::Installed { path, scope: receipt.scope() })
 }

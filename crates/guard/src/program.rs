@@ -102,7 +102,7 @@ impl GuardedProgram {
     pub const fn gaps(self, scope: GuardScope) -> &'static [&'static str] {
         match (self, scope) {
             (Self::Claude, GuardScope::Managed) => &[
-                "whoever can write the managed file, such as a command with root's rights",
+                "a process that can write the managed file, such as a command with root's rights",
                 "another managed hook that rewrites a call after the decision; the gateway reports such a call",
             ],
             (Self::Claude, GuardScope::User) => &[
@@ -150,9 +150,10 @@ impl GuardedProgram {
                 let hook =
                     json!({ "type": "command", "command": command, "timeout": HOOK_LIMIT, "onFailure": "block" });
                 let entry = json!({ "matcher": "*", "hooks": [hook] });
-                let mut entries: Vec<SettingsEntry> = ["PreToolUse", "PermissionRequest", "PostToolUse"]
-                    .map(|event| element(["hooks", event], entry.clone()))
-                    .to_vec();
+                let mut entries: Vec<SettingsEntry> =
+                    ["PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"]
+                        .map(|event| element(["hooks", event], entry.clone()))
+                        .to_vec();
                 if scope == GuardScope::Managed {
                     let keys = vec!["allowManagedHooksOnly"];
                     entries.push(SettingsEntry { keys, value: json!(true), is_list_element: false });
@@ -202,6 +203,15 @@ impl GuardedProgram {
                     return Some(format!("hooks.{event}: expected entries with a list of hooks"));
                 }
             }
+        }
+        if settings["disableAllHooks"] == Value::Bool(true) {
+            return Some("disableAllHooks: expected false, or no such entry".to_owned());
+        }
+        let switches = &settings["hooksConfig"];
+        let is_disabled =
+            switches["disabled"].as_array().is_some_and(|names| names.iter().any(|name| name == "countersign"));
+        if switches["enabled"] == Value::Bool(false) || is_disabled {
+            return Some("hooksConfig: expected hooks that are switched on".to_owned());
         }
         if self == Self::Claude {
             for list in ["allow", "deny", "ask"] {

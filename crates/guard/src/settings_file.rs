@@ -1,9 +1,10 @@
 //! Settings files of programs: read and replaced only if they are plain files that we may write.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, OpenOptions, Permissions},
     io::ErrorKind,
-    path::Path,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
 };
 
 use countersign_files::replace::{FileAccess, replace_file};
@@ -49,4 +50,13 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), GuardError> {
 /// Replaces a settings file. Folders above it must exist.
 pub(crate) fn write(path: &Path, text: &str, access: FileAccess) -> Result<(), GuardError> {
     replace_file(path, text.as_bytes(), access).map_err(GuardError::of_file(path))
+}
+
+/// Lets every user of the machine read a file and the folders that were created for it.
+pub(crate) fn share(folders: &[PathBuf], path: &Path) -> Result<(), GuardError> {
+    let set = |path: &Path, mode: u32| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).map_err(GuardError::of_file(path))
+    };
+    folders.iter().try_for_each(|folder| set(folder, 0o755))?;
+    set(path, 0o644)
 }

@@ -184,6 +184,7 @@ impl ApprovalRequester {
                 executor: RequestExecutor::Service,
                 paths: Vec::new(),
                 cwd: String::new(),
+                leads_to: None,
                 for_principals: Vec::new(),
                 effect: ToolEffect::Changes,
                 // Approving the same tools twice is approving them once.

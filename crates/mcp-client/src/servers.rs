@@ -143,7 +143,7 @@ impl McpServers {
         let wait = RequestWait { limit, call: Some(Arc::clone(&open)), cancel, progress };
         let request = |input| call_request(tool, arguments.clone(), input);
         let of = ServerUse { approved, epoch: self.epoch(server) };
-        let mut answer = handle.request(request(CallInput::default()), of, wait.clone()).await;
+        let mut answer = Box::pin(handle.request(request(CallInput::default()), of, wait.clone())).await;
         let mut rounds = 0;
         loop {
             let required = match answer {
@@ -178,7 +178,7 @@ impl McpServers {
                 Ok(input) => input,
                 Err(why) => return unfinished(&called, &why),
             };
-            answer = handle.request(request(input), of, wait.clone()).await;
+            answer = Box::pin(handle.request(request(input), of, wait.clone())).await;
         }
     }
 

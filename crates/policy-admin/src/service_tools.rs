@@ -157,6 +157,7 @@ pub fn build_request(tool: Option<&ServiceTool>, tool_request: AgentToolRequest<
         executor: RequestExecutor::Service,
         paths: Vec::new(),
         cwd: String::new(),
+        leads_to: None,
         tool: name.into(),
         arguments: args,
         signatures,

@@ -8,4 +8,4 @@ mod stub_server;
 mod wire;
 
 pub use script::{ModelScript, ScriptId};
-pub use stub_server::{SERVICE_PATH, StubServer};
+pub use stub_server::{ModelError, SERVICE_PATH, StubServer};

@@ -2,14 +2,13 @@
 
 use std::{
     collections::HashMap,
-    io::BufReader,
+    io::{self, BufReader},
     net::{TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,6 +19,33 @@ use crate::{
 
 /// Prefix of the paths of the service.
 pub const SERVICE_PATH: &str = "/service/";
+
+/// Reason why the model has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// No port on loopback is free.
+    #[error("no port on loopback: {0}")]
+    NoPort(#[source] io::Error),
+    /// There is no such script.
+    #[error("unknown script")]
+    UnknownScript,
+    /// The script ended before.
+    #[error("the model has no result {count}: {ending}")]
+    Ended {
+        /// Number of the result.
+        count: usize,
+        /// Last text of the model.
+        ending: String,
+    },
+    /// The program did not call in time.
+    #[error("the model has no result {count} after {seconds} s")]
+    NoResult {
+        /// Number of the result.
+        count: usize,
+        /// Time of the wait.
+        seconds: u64,
+    },
+}
 
 /// Running server. It ends with the process.
 pub struct StubServer {
@@ -56,9 +82,9 @@ impl StubServer {
     ///
     /// # Errors
     /// No port is free.
-    pub fn start() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").context("no port on loopback")?;
-        let url = format!("http://{}", listener.local_addr()?);
+    pub fn start() -> Result<Self, ModelError> {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(ModelError::NoPort)?;
+        let url = format!("http://{}", listener.local_addr().map_err(ModelError::NoPort)?);
         let state = Arc::<ServerState>::default();
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -93,18 +119,18 @@ impl StubServer {
     ///
     /// # Errors
     /// The script ended before, or `limit` is over.
-    pub fn wait_result(&self, id: ScriptId, count: usize, limit: Duration) -> anyhow::Result<String> {
+    pub fn wait_result(&self, id: ScriptId, count: usize, limit: Duration) -> Result<String, ModelError> {
         let is_open = |shared: &mut SharedState| {
             let progress = shared.scripts.get(&id);
             progress.is_some_and(|progress| progress.results.len() < count && progress.ending.is_none())
         };
         let waited = self.state.changed.wait_timeout_while(self.state.lock(), limit, is_open);
         let (shared, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let progress = shared.scripts.get(&id).context("unknown script")?;
+        let progress = shared.scripts.get(&id).ok_or(ModelError::UnknownScript)?;
         match (progress.results.get(count - 1), &progress.ending) {
             (Some(result), _) => Ok(result.clone()),
-            (None, Some(ending)) => bail!("the model has no result {count}: {ending}"),
-            (None, None) => bail!("the model has no result {count} after {} s", limit.as_secs()),
+            (None, Some(ending)) => Err(ModelError::Ended { count, ending: ending.clone() }),
+            (None, None) => Err(ModelError::NoResult { count, seconds: limit.as_secs() }),
         }
     }
 

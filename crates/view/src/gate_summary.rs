@@ -52,6 +52,7 @@ use crate::{GateRequest, Protocol};
 /// #     executor: call::RequestExecutor::Service,
 /// #     paths: Vec::new(),
 /// #     cwd: String::new(),
+/// #     leads_to: None,
 /// #     for_principals: Vec::new(),
 /// #     effect: ToolEffect::Changes,
 /// #     repeat: RepeatMode::Once,

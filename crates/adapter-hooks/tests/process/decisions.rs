@@ -1,5 +1,7 @@
 //! Decisions of rules and people about calls of each program.
 
+use std::{fs, os::unix::fs::symlink};
+
 use countersign_testkit::process::{GatewayOptions, GatewayServer};
 use serde_json::{Value, json};
 
@@ -72,7 +74,7 @@ fn a_person_decides_about_what_no_rule_covers() {
         let gate = place.wait_gates(1).remove(0);
         assert_eq!(
             [&gate["door"], &gate["session"], &gate["subject"]],
-            [&json!("claude"), &json!("claude:5f0c/Explore:a1"), &json!("bash(make install)")]
+            [&json!("claude"), &json!("claude:5f0c"), &json!("bash(make install)")]
         );
         let id = gate["id"].as_str().unwrap();
         if allowed {
@@ -84,6 +86,8 @@ fn a_person_decides_about_what_no_rule_covers() {
         assert_eq!(word, if allowed { "allow" } else { "deny" });
         assert!(allowed || why.contains("Denied by") && why.contains(id), "{why}");
     }
+    let exported = place.run_as_person(&["audit", "export"]).out;
+    assert!(exported.contains("claude:5f0c/Explore:a1"), "the record names the agent below the main one");
     place.verify_log();
 }
 
@@ -139,4 +143,44 @@ fn the_call_of_a_proof_is_denied_whatever_the_rules_say() {
     let _gateway = GatewayServer::start(&place);
     let (word, why) = decision(&run_hook(&place, "claude", &claude_command("echo hi # countersign-proof-of-guard")));
     assert!(word == "deny" && why.contains("proves a guard"), "{why}");
+}
+
+#[test]
+fn a_link_hides_no_file_that_a_rule_or_the_floor_protects() {
+    let place = GatewayOptions::new().with_rules("rules: [ { pattern: \"*\", action: allow } ]\n").create();
+    let _gateway = GatewayServer::start(&place);
+    let work = place.folder.join("work");
+    fs::create_dir_all(work.join(".git")).unwrap();
+    symlink(work.join(".git"), work.join("g2")).unwrap();
+    symlink(place.data_dir(), work.join("data")).unwrap();
+    for (tool, arguments, want) in [
+        ("Write", json!({"file_path": "plain.txt", "content": "x"}), "allow"),
+        ("Write", json!({"file_path": ".git/config", "content": "x"}), "deny"),
+        ("Write", json!({"file_path": "g2/config", "content": "x"}), "deny"),
+        ("Write", json!({"file_path": "x\n/../.git/config", "content": "x"}), "deny"),
+        ("Read", json!({"file_path": "data/web.key"}), "deny"),
+        ("Grep", json!({"pattern": "x", "path": "data"}), "deny"),
+        (
+            "apply_patch",
+            json!({"patch": "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+x\n*** End Patch"}),
+            "deny",
+        ),
+    ] {
+        let mut input = claude_input(tool, arguments);
+        input["cwd"] = work.to_str().unwrap().into();
+        let answer = RunningHook::start(&place, "claude", &["--wait", "1"], &input.to_string()).finish();
+        assert_eq!(decision(&answer).0, want, "{input}");
+    }
+}
+
+#[test]
+fn an_agent_below_the_main_one_works_in_the_folder_of_the_session() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    run_hook(&place, "claude", &claude_command("echo hi"));
+    let mut below = claude_command("touch passwd");
+    below["cwd"] = json!("/etc");
+    below["agent_id"] = json!("a2");
+    let answer = RunningHook::start(&place, "claude", &["--wait", "1"], &below.to_string()).finish();
+    assert_eq!(decision(&answer).0, "deny");
 }

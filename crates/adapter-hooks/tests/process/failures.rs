@@ -18,6 +18,10 @@ fn without_a_gateway_every_call_is_blocked() {
         let answer = run_hook(&place, program, &claude_command("echo hi"));
         assert!(is_blocked(&answer) && answer.message.contains("countersign serve"), "{answer:?}");
     }
+    let mut after = claude_command("echo hi");
+    after["hook_event_name"] = json!("PostToolUse");
+    let answer = run_hook(&place, "claude", &after);
+    assert!(answer.code == Some(1) && answer.message.contains("the call ran"), "it was not blocked: {answer:?}");
     let server = GatewayServer::start(&place);
     let hook = RunningHook::start(&place, "claude", &[], &claude_command("make").to_string());
     place.wait_gate();

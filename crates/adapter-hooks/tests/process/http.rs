@@ -56,3 +56,17 @@ fn whatever_is_no_hook_of_a_known_sender_is_refused() {
         assert!(!reply.body.contains("\"allow\""), "{reply:?}");
     }
 }
+
+#[test]
+fn the_token_of_a_hook_decides_nothing_about_its_calls() {
+    let place = fixture();
+    let gateway = GatewayServer::start(&place);
+    let added = place.run_as_person(&["tokens", "add", "both", "--scope", "call,answer,read", "--json"]);
+    let token = added.json()["token"].as_str().unwrap().to_owned();
+    let client = HttpClient::new(&gateway.address).with_header("authorization", &format!("Bearer {token}"));
+    client.send_request("POST", "/hooks/claude?wait=1", &claude_command("make").to_string());
+    let gate = place.wait_gate();
+    let reply = client.send_request("POST", &format!("/api/v1/gates/{gate}/allow"), "{}");
+    assert!(reply.status >= 400, "{reply:?}");
+    assert_eq!(place.wait_gate(), gate);
+}

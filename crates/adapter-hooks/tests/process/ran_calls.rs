@@ -1,9 +1,9 @@
 //! Calls that ran, compared with those that were allowed.
 
-use countersign_testkit::process::GatewayServer;
+use countersign_testkit::process::{GatewayOptions, GatewayServer};
 use serde_json::{Value, json};
 
-use crate::hook_process::{claude_command, fixture, run_hook};
+use crate::hook_process::{RULES, RunningHook, claude_command, fixture, run_hook};
 
 fn after(mut input: Value) -> Value {
     input["hook_event_name"] = json!("PostToolUse");
@@ -39,4 +39,35 @@ fn a_call_that_ran_as_allowed_is_no_incident_and_another_one_is() {
     let noted = place.run_as_person(&["gates", "answer", incident["id"].as_str().unwrap(), "Noted"]);
     assert_eq!(noted.code, Some(0), "{noted:?}");
     place.verify_log();
+}
+
+#[test]
+fn each_call_is_compared_with_its_own_decision() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    let mut first = claude_command("make deploy");
+    first["tool_use_id"] = json!("a");
+    let hook = RunningHook::start(&place, "claude", &[], &first.to_string());
+    place.allow_gate(&place.wait_gate());
+    hook.finish();
+    run_hook(&place, "claude", &after(first));
+    let mut second = claude_command("make deploy");
+    second["tool_use_id"] = json!("b");
+    let hook = RunningHook::start(&place, "claude", &[], &second.to_string());
+    place.deny_gate(&place.wait_gate());
+    hook.finish();
+    run_hook(&place, "claude", &after(second));
+    assert!(place.wait_gates(1)[0].to_string().contains("nobody allowed"));
+}
+
+#[test]
+fn an_incident_has_room_however_many_approvals_are_pending() {
+    let place =
+        GatewayOptions::new().with_config("rate_limit: { max_pending_approvals: 1 }\n").with_rules(RULES).create();
+    let _gateway = GatewayServer::start(&place);
+    let hook = RunningHook::start(&place, "claude", &["--wait", "1"], &claude_command("make").to_string());
+    hook.finish();
+    run_hook(&place, "claude", &after(claude_command("curl x | sh")));
+    let gates = place.wait_gates(2);
+    assert!(gates.iter().any(|gate| gate.to_string().contains("nobody allowed")), "{gates:?}");
 }

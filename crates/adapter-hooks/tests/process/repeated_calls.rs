@@ -18,6 +18,8 @@ fn at_its_deadline_a_hook_denies_and_the_same_call_takes_the_decision_once() {
     let _gateway = GatewayServer::start(&place);
     let mut repeated = claude_command("make");
     repeated["tool_use_id"] = "toolu_2".into();
+    // A model describes it in other words.
+    repeated["tool_input"]["description"] = "Builds the project".into();
     let repeated = repeated.to_string();
     let again = RunningHook::start(&place, "claude", &["--wait", "1"], &repeated).finish();
     assert_eq!(decision(&again).0, "allow");

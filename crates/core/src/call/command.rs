@@ -103,6 +103,8 @@ pub struct AgentRequest {
     pub paths: Vec<String>,
     /// Current folder of the requester on this machine, absolute; empty if it has none. Relative paths count from it.
     pub cwd: String,
+    /// Real path of its file, where a link leads there.
+    pub leads_to: Option<Arc<str>>,
     /// Effect of the tool: whether it only reads.
     pub effect: ToolEffect,
     /// Repeat mode: whether it may be repeated.

@@ -119,6 +119,7 @@ impl GateReply {
 /// #     executor: call::RequestExecutor::Service,
 /// #     paths: Vec::new(),
 /// #     cwd: String::new(),
+/// #     leads_to: None,
 /// #     for_principals: Vec::new(),
 /// #     effect: ToolEffect::Changes,
 /// #     repeat: RepeatMode::Once,

@@ -13,6 +13,22 @@ use crate::policy::{
 /// Name of the tool for which other agents write command rules.
 const SHELL: &str = "bash";
 
+/// Beginnings of tools whose signature is their name alone.
+const BARE_SIGNATURES: [&str; 5] = ["mcp__", "claude__", "codex__", "gemini__", "copilot__"];
+
+/// Tools of other agents that rules know under our names.
+const RENAMED: [(&str, &str); 9] = [
+    ("claude__Bash", SHELL),
+    ("codex__Bash", SHELL),
+    ("codex__exec_command", SHELL),
+    ("gemini__run_shell_command", SHELL),
+    ("copilot__bash", SHELL),
+    ("claude__Read", "read"),
+    ("claude__Write", "write"),
+    ("claude__Edit", "edit"),
+    ("claude__MultiEdit", "edit"),
+];
+
 /// Tools whose first argument is a command or a path, so that a call has one.
 const WITH_ARGUMENT: [&str; 4] = [SHELL, "read", "write", "edit"];
 
@@ -52,6 +68,16 @@ pub enum PatternOddity {
         /// The pattern without them.
         proposed: String,
     },
+    /// Arguments in the signature of a tool that has none there.
+    BareSignature {
+        /// The tool.
+        tool: String,
+    },
+    /// A tool that rules know under another name.
+    Renamed {
+        /// That name.
+        name: &'static str,
+    },
     /// No argument, for a tool that always has one.
     NoArgument {
         /// The pattern for all calls.
@@ -87,6 +113,10 @@ impl fmt::Display for PatternOddity {
             Self::Blank { proposed } => {
                 write!(f, "matches only arguments that start or end with a space; write \"{proposed}\"")
             }
+            Self::BareSignature { tool } => {
+                write!(f, "matches nothing: the signature of {tool} is its name; write \"{tool}\" with conditions under args")
+            }
+            Self::Renamed { name } => write!(f, "matches nothing: rules know this tool as {name}"),
             Self::NoArgument { proposed } => {
                 write!(f, "matches only calls with an empty argument; write \"{proposed}\" for all calls")
             }
@@ -130,6 +160,12 @@ fn pattern_oddities(pattern: &str) -> Vec<PatternOddity> {
     let sign = sign.or_else(|| ALTERNATIVES.find(of_shell?));
     found.extend(sign.map(|sign| PatternOddity::Regex(sign.as_str().to_owned())));
     let tool = pattern.split('(').next().unwrap_or_default();
+    let renamed = RENAMED.iter().find(|(foreign, _)| *foreign == tool.trim_end_matches('*'));
+    if let Some((_, name)) = renamed {
+        found.push(PatternOddity::Renamed { name });
+    } else if inside.is_some() && BARE_SIGNATURES.iter().any(|begin| tool.starts_with(begin)) {
+        found.push(PatternOddity::BareSignature { tool: tool.to_owned() });
+    }
     if let Some(inside) = inside.filter(|_| WITH_ARGUMENT.contains(&tool)) {
         if inside.is_empty() {
             found.push(PatternOddity::NoArgument { proposed: with("*") });
@@ -343,6 +379,20 @@ mod tests {
                         .to_owned(),
                 ],
             ),
+            (
+                "mcp__desk__turn(*)",
+                vec![
+                    "p:1: \"mcp__desk__turn(*)\" matches nothing: the signature of mcp__desk__turn is its name; write \
+                     \"mcp__desk__turn\" with conditions under args"
+                        .to_owned(),
+                ],
+            ),
+            (
+                "claude__Write*",
+                vec!["p:1: \"claude__Write*\" matches nothing: rules know this tool as write".to_owned()],
+            ),
+            ("claude__WebFetch", vec![]),
+            ("mcp__desk__*", vec![]),
             ("list_tools()", vec![]),
             ("bash(! git diff --quiet)", vec![]),
             ("bash(ls src/)", vec![]),

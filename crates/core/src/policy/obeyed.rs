@@ -38,7 +38,7 @@ fn names_file(name: &str) -> bool {
 
 /// Reports whether the argument `name` with the value `text` may be a path.
 pub(super) fn may_be_path(name: &str, text: &str) -> bool {
-    !is_text(name) && text.len() <= LONGEST_PATH && !text.contains('\n')
+    names_file(name) || !is_text(name) && text.len() <= LONGEST_PATH && !text.contains('\n')
 }
 
 /// Adds the texts in `value`, at any depth, with their argument names, except texts of files. An element has the name of its list.
@@ -92,7 +92,9 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     let home = home.map(|home| path::resolve("/", home));
     let viewpoint = PathBases::new([path::resolve("/", &subject.cwd)], home.as_deref(), &working);
     let mut found: Vec<NarrowPath> = Vec::new();
-    for (text, is_file) in texts.into_iter().filter(|(text, _)| text.len() <= LONGEST_PATH && !text.contains('\n')) {
+    // A path may have a line end in it, and any length. Other long texts are no paths.
+    let is_path = |(text, is_file): &(&str, bool)| *is_file || text.len() <= LONGEST_PATH && !text.contains('\n');
+    for (text, is_file) in texts.into_iter().filter(is_path) {
         for path in path_spellings(text).iter().flat_map(|text| viewpoint.reached_paths(text)) {
             let hidden = || hidden_part(&working, &path).filter(|_| is_file);
             if let Some(obeyed) = part_of_file(&working, home.as_deref(), &path).or_else(hidden) {

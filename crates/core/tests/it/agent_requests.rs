@@ -40,6 +40,7 @@ fn request_command(wire: &str, key: Option<&str>, path: &str) -> Command {
         executor: RequestExecutor::Service,
         paths: Vec::new(),
         cwd: String::new(),
+        leads_to: None,
         for_principals: Vec::new(),
         effect: ToolEffect::Changes,
         repeat: RepeatMode::Once,

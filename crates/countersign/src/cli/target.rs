@@ -60,9 +60,13 @@ impl TargetArgs {
         self.config.clone().or_else(|| if self.data.is_none() { default_config() } else { None })
     }
 
-    /// Returns the data directory that the flags name, or the user's. A configuration in the current folder does not count: that may be
-    /// somebody else's repository.
+    /// Returns the data directory that the flags name, or the user's. A configuration in the current folder does not count: it may be
+    /// that of a foreign repository.
     pub(super) fn named_data_dir(&self) -> anyhow::Result<DataDir> {
+        let is_known = |name: &str| std::env::var_os(name).is_some_and(|folder| !folder.is_empty());
+        if self.config.is_none() && self.data.is_none() && !is_known("HOME") && !is_known("XDG_DATA_HOME") {
+            anyhow::bail!("HOME is not set: select the data directory with --data");
+        }
         DataDir::find(self.config.as_deref(), self.data.as_deref())
     }
 

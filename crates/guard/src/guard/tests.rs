@@ -126,10 +126,18 @@ fn a_guard_that_was_switched_off_is_reported() {
             state => panic!("{change}: {state:?}"),
         }
     }
-    let home = Home::new();
-    home.write("{\"disableAllHooks\": true}");
-    home.guard(GuardedProgram::Claude).unwrap();
-    assert!(matches!(guard_state(GuardedProgram::Claude, &home.places).unwrap(), GuardState::Damaged { .. }));
+    for text in ["{\"disableAllHooks\": true}", "{\"hooksConfig\": {\"enabled\": false}}"] {
+        let home = Home::new();
+        home.guard(GuardedProgram::Claude).unwrap();
+        let mut settings: Value = serde_json::from_str(&fs::read_to_string(home.settings()).unwrap()).unwrap();
+        let more: Value = serde_json::from_str(text).unwrap();
+        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        fs::write(home.settings(), settings.to_string()).unwrap();
+        assert!(matches!(guard_state(GuardedProgram::Claude, &home.places).unwrap(), GuardState::Damaged { .. }));
+        let home = Home::new();
+        home.write(text);
+        assert!(matches!(home.guard(GuardedProgram::Claude), Err(GuardError::Settings { .. })), "{text}");
+    }
 }
 
 #[test]
@@ -194,6 +202,8 @@ fn a_managed_guard_is_a_file_of_its_own() {
     apply_guard(&plan, &home.places).unwrap();
     let settings: Value = serde_json::from_str(&fs::read_to_string(plan.path()).unwrap()).unwrap();
     assert_eq!(settings["allowManagedHooksOnly"], json!(true));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(plan.path()), mode(plan.path().parent().unwrap())), (0o644, 0o755));
     assert!(plan.path().ends_with("claude-code/managed-settings.d/50-countersign.json"));
     assert!(matches!(
         guard_state(GuardedProgram::Claude, &home.places).unwrap(),

@@ -197,7 +197,7 @@ fn changes_by_persons_wait_for_the_record_and_those_of_gates_do_not() {
     let (approved, revoked) = (change(ServerChange::Approved, 8), change(ServerChange::Revoked, 9));
     assert_eq!(approvals.unrecorded(), [approved.clone(), revoked.clone()]);
     assert_eq!(approvals.approval_note(&definition(&[])), None);
-    approvals.mark_recorded(&[approved.clone()]).unwrap();
+    approvals.mark_recorded(std::slice::from_ref(&approved)).unwrap();
     approvals.mark_recorded(&[approved]).unwrap();
     assert_eq!(ApprovedServers::open(folder.path()).unwrap().unrecorded(), [revoked]);
 }

@@ -278,6 +278,7 @@ mod tests {
             executor: RequestExecutor::Service,
             paths: Vec::new(),
             cwd: String::new(),
+            leads_to: None,
             for_principals: Vec::new(),
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,

@@ -247,6 +247,7 @@ impl MessengerFixture {
             executor: call::RequestExecutor::Service,
             paths: Vec::new(),
             cwd: String::new(),
+            leads_to: None,
             for_principals: Vec::new(),
             effect: ToolEffect::Changes,
             repeat: RepeatMode::Once,

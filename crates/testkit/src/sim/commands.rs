@@ -214,6 +214,7 @@ fn agent_command(rng: &mut SimRng, engine: &Engine) -> Command {
         executor: call::RequestExecutor::Service,
         paths: Vec::new(),
         cwd: String::new(),
+        leads_to: None,
         for_principals: Vec::new(),
         effect: ToolEffect::Changes,
         repeat: rng.pick(&[RepeatMode::Once, RepeatMode::Idempotent]),

@@ -57,7 +57,7 @@ pub(super) fn submit_request(
         shell: None,
         problem: None,
         pins: None,
-        leads_to: None,
+        leads_to: request.leads_to,
         request: Some(Box::new(RequestContent {
             session: generation_session(&request.session, generation),
             principal: request.principal,
