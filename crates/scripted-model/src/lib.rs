@@ -7,5 +7,5 @@ mod script;
 mod stub_server;
 mod wire;
 
-pub use script::{ModelScript, ScriptId};
+pub use script::{MessageScript, ModelScript, ScriptId};
 pub use stub_server::{ModelError, SERVICE_PATH, StubServer};

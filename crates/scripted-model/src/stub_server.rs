@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     http::{HttpReply, HttpRequest},
-    script::{ModelScript, ScriptId, ScriptStep},
+    script::{MessageScript, ScriptId, ScriptStep},
     wire::{ModelReply, Wire},
 };
 
@@ -69,9 +69,9 @@ struct SharedState {
 
 /// Script with what has happened.
 struct ScriptProgress {
-    script: ModelScript,
+    script: MessageScript,
     results: Vec<String>,
-    /// Number of calls after the first that may be made.
+    /// Number of messages after the first that may be sent.
     released: usize,
     /// Last text of the model, if it ended the script.
     ending: Option<String>,
@@ -100,14 +100,15 @@ impl StubServer {
     }
 
     /// Adds a script.
-    pub fn add_script(&self, script: ModelScript) -> ScriptId {
+    pub fn add_script(&self, script: impl Into<MessageScript>) -> ScriptId {
+        let script = script.into();
         let mut shared = self.state.lock();
         let id = ScriptId(shared.scripts.len() + 1);
         shared.scripts.insert(id, ScriptProgress { script, results: Vec::new(), released: 0, ending: None });
         id
     }
 
-    /// Lets the model make one further call.
+    /// Lets the model send one further message.
     pub fn release_call(&self, id: ScriptId) {
         if let Some(progress) = self.state.lock().scripts.get_mut(&id) {
             progress.released += 1;
@@ -171,7 +172,6 @@ impl ServerState {
             return ModelReply::Text("ok".to_owned());
         };
         let step = progress.script.next_step(id, &request);
-        let calls = request.results.len();
         progress.results = request.results;
         if let ScriptStep::Reply(ModelReply::Text(text)) = &step {
             progress.ending = Some(text.clone());
@@ -179,9 +179,9 @@ impl ServerState {
         self.changed.notify_all();
         match step {
             ScriptStep::Reply(reply) => reply,
-            ScriptStep::ReplyWhenReleased(reply) => {
+            ScriptStep::ReplyWhenReleased { reply, releases } => {
                 let waits = |shared: &mut SharedState| {
-                    shared.scripts.get(&id).is_some_and(|progress| progress.released < calls)
+                    shared.scripts.get(&id).is_some_and(|progress| progress.released < releases)
                 };
                 drop(self.changed.wait_while(shared, waits));
                 reply
@@ -194,8 +194,8 @@ impl ServerState {
 mod tests {
     use serde_json::json;
 
-    use super::{HttpReply, HttpRequest, ModelScript, StubServer};
-    use crate::script::ScriptId;
+    use super::{HttpReply, HttpRequest, StubServer};
+    use crate::script::{ModelScript, ScriptId};
     use std::time::Duration;
 
     fn ask(server: &StubServer, target: &str, body: &serde_json::Value) -> HttpReply {

@@ -61,7 +61,8 @@ pub(crate) struct ModelCall {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ModelReply {
     Text(String),
-    Call(ModelCall),
+    /// At least one call.
+    Calls(Vec<ModelCall>),
 }
 
 impl Wire {
@@ -227,17 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn each_wire_carries_a_call_and_a_text() {
-        let call = ModelReply::Call(ModelCall {
-            id: "call-1".to_owned(),
+    fn each_wire_carries_calls_and_a_text() {
+        let call = |id: &str, thing| ModelCall {
+            id: id.to_owned(),
             tool: OfferedTool { name: "look".to_owned(), namespace: Some("mcp__s".to_owned()) },
-            arguments: json!({ "thing": "door" }),
-        });
+            arguments: json!({ "thing": thing }),
+        };
+        let calls = ModelReply::Calls(vec![call("call-1", "door"), call("call-2", "lamp")]);
         let text = ModelReply::Text("finished".to_owned());
         for wire in [Wire::Messages, Wire::Responses, Wire::Chat, Wire::Gemini, Wire::GeminiStream] {
             let encoded = |reply| String::from_utf8(wire.encode(reply).body).unwrap();
-            let (call, text) = (encoded(&call), encoded(&text));
-            assert!(call.contains("look") && call.contains("door") && !call.contains("finished"), "{wire:?}: {call}");
+            let (calls, text) = (encoded(&calls), encoded(&text));
+            let is_whole = ["look", "door", "lamp"].iter().all(|part| calls.contains(part));
+            assert!(is_whole && !calls.contains("finished"), "{wire:?}: {calls}");
             assert!(text.contains("finished") && !text.contains("look"), "{wire:?}: {text}");
             assert_eq!(text.starts_with('{'), wire == Wire::Gemini, "{wire:?}");
         }

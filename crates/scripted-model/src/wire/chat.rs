@@ -27,10 +27,12 @@ pub(super) fn encode(reply: &ModelReply) -> Vec<Value> {
     };
     let (delta, finish) = match reply {
         ModelReply::Text(text) => (json!({ "role": "assistant", "content": text }), "stop"),
-        ModelReply::Call(call) => {
-            let function = json!({ "name": call.tool.name, "arguments": call.arguments.to_string() });
-            let call = json!({ "index": 0, "id": call.id, "type": "function", "function": function });
-            (json!({ "role": "assistant", "tool_calls": [call] }), "tool_calls")
+        ModelReply::Calls(calls) => {
+            let calls = calls.iter().enumerate().map(|(index, call)| {
+                let function = json!({ "name": call.tool.name, "arguments": call.arguments.to_string() });
+                json!({ "index": index, "id": call.id, "type": "function", "function": function })
+            });
+            (json!({ "role": "assistant", "tool_calls": calls.collect::<Vec<_>>() }), "tool_calls")
         }
     };
     vec![chunk(delta, None), chunk(json!({}), Some(finish))]

@@ -21,12 +21,15 @@ pub(super) fn decode(body: &Value) -> ModelRequest {
 }
 
 pub(super) fn encode(reply: &ModelReply) -> Value {
-    let part = match reply {
-        ModelReply::Text(text) => json!({ "text": text }),
-        ModelReply::Call(call) => json!({ "functionCall": { "name": call.tool.name, "args": call.arguments } }),
+    let parts: Vec<Value> = match reply {
+        ModelReply::Text(text) => vec![json!({ "text": text })],
+        ModelReply::Calls(calls) => calls
+            .iter()
+            .map(|call| json!({ "functionCall": { "name": call.tool.name, "args": call.arguments } }))
+            .collect(),
     };
     json!({
-        "candidates": [{ "index": 0, "content": { "role": "model", "parts": [part] }, "finishReason": "STOP" }],
+        "candidates": [{ "index": 0, "content": { "role": "model", "parts": parts }, "finishReason": "STOP" }],
         "usageMetadata": { "promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2 },
     })
 }

@@ -34,25 +34,33 @@ pub(super) fn decode(body: &Value) -> ModelRequest {
 
 pub(super) fn encode(reply: &ModelReply) -> Vec<Value> {
     let usage = json!({ "input_tokens": 1, "output_tokens": 1 });
-    let (block, delta, stop) = match reply {
+    let (blocks, stop) = match reply {
         ModelReply::Text(text) => {
-            (json!({ "type": "text", "text": "" }), json!({ "type": "text_delta", "text": text }), "end_turn")
+            let block = json!({ "type": "text", "text": "" });
+            (vec![(block, json!({ "type": "text_delta", "text": text }))], "end_turn")
         }
-        ModelReply::Call(call) => (
-            json!({ "type": "tool_use", "id": call.id, "name": call.tool.name, "input": {} }),
-            json!({ "type": "input_json_delta", "partial_json": call.arguments.to_string() }),
-            "tool_use",
-        ),
+        ModelReply::Calls(calls) => {
+            let blocks = calls.iter().map(|call| {
+                let block = json!({ "type": "tool_use", "id": call.id, "name": call.tool.name, "input": {} });
+                (block, json!({ "type": "input_json_delta", "partial_json": call.arguments.to_string() }))
+            });
+            (blocks.collect(), "tool_use")
+        }
     };
-    vec![
-        json!({ "type": "message_start", "message": {
-            "id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": [],
-            "stop_reason": null, "stop_sequence": null, "usage": usage,
-        } }),
-        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
-        json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
-        json!({ "type": "content_block_stop", "index": 0 }),
+    let start = json!({ "type": "message_start", "message": {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": usage,
+    } });
+    let blocks = blocks.into_iter().enumerate().flat_map(|(index, (block, delta))| {
+        [
+            json!({ "type": "content_block_start", "index": index, "content_block": block }),
+            json!({ "type": "content_block_delta", "index": index, "delta": delta }),
+            json!({ "type": "content_block_stop", "index": index }),
+        ]
+    });
+    let end = [
         json!({ "type": "message_delta", "delta": { "stop_reason": stop, "stop_sequence": null }, "usage": usage }),
         json!({ "type": "message_stop" }),
-    ]
+    ];
+    [start].into_iter().chain(blocks).chain(end).collect()
 }
