@@ -2,8 +2,13 @@
 //!
 //! Opt-in: it installs the pinned versions with npm. No run leaves loopback, and each has a home of its own.
 
+mod case_context;
+mod guarded_program;
+mod hook_cases;
+mod hook_outcome;
 mod host_program;
 mod mcp_cases;
+mod outcome_table;
 mod process;
 mod relay;
 mod scratch_gateway;
@@ -20,19 +25,33 @@ use countersign_scripted_model::StubServer;
 
 use crate::{
     agents::{
-        host_program::HostProgram,
-        mcp_cases::{CaseContext, McpCase},
+        case_context::CaseContext, hook_cases::HookCase, host_program::HostProgram, mcp_cases::McpCase,
+        outcome_table::OutcomeTable,
     },
     workspace::{Workspace, cargo_path},
 };
 
-const USAGE: &str = "usage: cargo xtask agents [--only claude|codex|gemini|opencode] [--programs DIR] [--binary FILE]";
+const USAGE: &str = "usage: cargo xtask agents [--only claude|codex|gemini|copilot|opencode] [--cases mcp|hooks] [--case NAME] \
+                     [--programs DIR] [--binary FILE]";
+
+/// Kind of cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CaseKind {
+    /// The program calls tools of the gateway.
+    Mcp,
+    /// The program asks the gateway about its own tools.
+    Hooks,
+}
 
 /// Options of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Options {
     /// The only program; none means all.
     only: Option<HostProgram>,
+    /// The only kind of cases; none means both.
+    kind: Option<CaseKind>,
+    /// The only case.
+    case: Option<String>,
     /// Folder of the programs; none means one below the target folder.
     programs: Option<PathBuf>,
     /// A binary that is there; none builds one.
@@ -47,12 +66,24 @@ impl Options {
             let value = rest.next().context(USAGE)?;
             match flag.as_str() {
                 "--only" => options.only = Some(HostProgram::from_name(value)?),
+                "--cases" => {
+                    options.kind = Some(match value.as_str() {
+                        "mcp" => CaseKind::Mcp,
+                        "hooks" => CaseKind::Hooks,
+                        other => bail!("--cases {other}: expected mcp or hooks"),
+                    });
+                }
+                "--case" => options.case = Some(value.clone()),
                 "--programs" => options.programs = Some(std::path::absolute(value)?),
                 "--binary" => options.binary = Some(std::path::absolute(value)?),
                 _ => bail!(USAGE),
             }
         }
         Ok(options)
+    }
+
+    fn includes(&self, kind: CaseKind, case: &str) -> bool {
+        self.kind.is_none_or(|only| only == kind) && self.case.as_deref().is_none_or(|only| only == case)
     }
 }
 
@@ -77,29 +108,55 @@ fn run_cases(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCod
         program.install(&programs)?;
         println!("\n{} {}", program.name(), program.version());
         let runs = folder.join("runs").join(program.name());
-        if runs.exists() {
-            fs::remove_dir_all(&runs)?;
-        }
+        let context = |case: &str| {
+            let folder = runs.join(case);
+            // That of an earlier run, if there is one.
+            let _ = fs::remove_dir_all(&folder);
+            CaseContext { program, programs: &programs, binary: &binary, folder, stub: &stub }
+        };
         for case in McpCase::for_program(program) {
-            let context = CaseContext {
-                program,
-                programs: &programs,
-                binary: &binary,
-                folder: runs.join(case.name()),
-                stub: &stub,
-            };
-            let begun = Instant::now();
-            let outcome = case.run(&context);
-            failed += usize::from(outcome.is_err());
-            let text = match outcome {
-                Ok(facts) => format!("ok: {facts}"),
-                Err(error) => format!("FAILED: {error:#}"),
-            };
-            println!("  {:<20} {:>5.1} s  {text}", case.name(), begun.elapsed().as_secs_f64());
+            if options.includes(CaseKind::Mcp, case.name()) {
+                failed += usize::from(!report_case(case.name(), || case.run(&context(case.name()))));
+            }
+        }
+        let mut table = OutcomeTable::read(&workspace.root.join("tests/agents"), program)?;
+        let is_updated = std::env::var_os("UPDATE_GOLDEN").is_some();
+        for case in HookCase::for_program(program) {
+            let name = case.name();
+            if !options.includes(CaseKind::Hooks, name) {
+                continue;
+            }
+            let is_good = report_case(name, || {
+                let outcome = case.run(&context(name))?.to_string();
+                if is_updated {
+                    table.set(name, &outcome);
+                }
+                match table.difference(name, &outcome) {
+                    None => Ok(outcome),
+                    Some(difference) => bail!(difference),
+                }
+            });
+            failed += usize::from(!is_good);
+        }
+        if is_updated && options.kind != Some(CaseKind::Mcp) && program != HostProgram::Opencode {
+            table.write(&HookCase::skipped(program))?;
         }
     }
     println!("\nfiles of each run: {}", folder.join("runs").display());
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs a case, prints its outcome, and reports whether it is as expected.
+fn report_case(name: &str, run: impl FnOnce() -> anyhow::Result<String>) -> bool {
+    let begun = Instant::now();
+    let outcome = run();
+    let is_good = outcome.is_ok();
+    let text = match outcome {
+        Ok(facts) => format!("ok: {facts}"),
+        Err(error) => format!("FAILED: {error:#}"),
+    };
+    println!("  {name:<28} {:>5.1} s  {text}", begun.elapsed().as_secs_f64());
+    is_good
 }
 
 fn build_binary(workspace: &Workspace) -> anyhow::Result<PathBuf> {
@@ -113,7 +170,7 @@ fn build_binary(workspace: &Workspace) -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostProgram, Options};
+    use super::{CaseKind, HostProgram, Options};
 
     #[test]
     fn one_program_and_the_folder_of_all_can_be_named() {
@@ -123,7 +180,11 @@ mod tests {
         assert_eq!(named.only, Some(HostProgram::Codex));
         assert!([named.programs, named.binary].iter().all(|path| path.as_ref().unwrap().is_absolute()));
         let unknown = options("--only codec").unwrap_err().to_string();
-        assert_eq!(unknown, "unknown program \"codec\": one of claude, codex, gemini, opencode");
+        assert_eq!(unknown, "unknown program \"codec\": one of claude, codex, gemini, copilot, opencode");
+        let hooks = options("--cases hooks --case hook-absent").unwrap();
+        assert!(hooks.includes(CaseKind::Hooks, "hook-absent"));
+        assert!(!hooks.includes(CaseKind::Hooks, "hook-garbage") && !hooks.includes(CaseKind::Mcp, "hook-absent"));
+        assert!(options("--cases none").is_err());
         assert!(options("--only").is_err() && options("--fast x").is_err());
     }
 }

@@ -22,6 +22,7 @@ pub(crate) enum HostProgram {
     Claude,
     Codex,
     Gemini,
+    Copilot,
     Opencode,
 }
 
@@ -56,13 +57,14 @@ pub(crate) struct HostSetup<'a> {
 }
 
 impl HostProgram {
-    pub(crate) const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode];
+    pub(crate) const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Gemini, Self::Copilot, Self::Opencode];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::Gemini => "gemini",
+            Self::Copilot => "copilot",
             Self::Opencode => "opencode",
         }
     }
@@ -73,6 +75,7 @@ impl HostProgram {
             Self::Claude => "@anthropic-ai/claude-code",
             Self::Codex => "@openai/codex",
             Self::Gemini => "@google/gemini-cli",
+            Self::Copilot => "@github/copilot",
             Self::Opencode => "opencode-ai",
         }
     }
@@ -83,6 +86,7 @@ impl HostProgram {
             Self::Claude => "2.1.332",
             Self::Codex => "0.171.0",
             Self::Gemini => "0.61.0",
+            Self::Copilot => "1.0.102",
             Self::Opencode => "1.18.33",
         }
     }
@@ -96,7 +100,8 @@ impl HostProgram {
             .with_context(|| format!("unknown program {name:?}: one of {}", names()))
     }
 
-    fn path(self, programs: &Path) -> PathBuf {
+    /// Returns the path of the installed program.
+    pub(crate) fn path(self, programs: &Path) -> PathBuf {
         programs.join(self.name()).join("node_modules/.bin").join(self.name())
     }
 
@@ -124,7 +129,30 @@ impl HostProgram {
         Ok(())
     }
 
-    /// Writes the configuration and returns the command, whose model is the scripted one.
+    /// Sets the variables with which the program asks the model at `url`, and calls nobody else.
+    pub(crate) fn set_model(self, command: &mut Command, url: &str) {
+        match self {
+            Self::Claude => command
+                .env("ANTHROPIC_BASE_URL", url)
+                .env("ANTHROPIC_API_KEY", "sk-ant-dummy")
+                .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+                .env("DISABLE_AUTOUPDATER", "1"),
+            // The address is in its configuration.
+            Self::Codex => command.env("STUB_KEY", "dummy"),
+            Self::Gemini => command
+                .env("GEMINI_API_KEY", "dummy")
+                .env("GOOGLE_GEMINI_BASE_URL", url)
+                .env("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+            Self::Copilot => command
+                .env("COPILOT_OFFLINE", "true")
+                .env("COPILOT_PROVIDER_BASE_URL", format!("{url}/v1"))
+                .env("COPILOT_PROVIDER_API_KEY", "dummy")
+                .env("COPILOT_MODEL", "scripted"),
+            Self::Opencode => command.env("OPENCODE_DISABLE_MODELS_FETCH", "1").env("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+        };
+    }
+
+    /// Writes the configuration of an MCP host and returns the command, whose model is the scripted one.
     pub(crate) fn command(self, setup: &HostSetup<'_>) -> anyhow::Result<Command> {
         let home = setup.folder.join("home");
         let work = setup.folder.join("work");
@@ -132,10 +160,12 @@ impl HostProgram {
         fs::create_dir_all(&home)?;
         let mut command = bounded_command(&self.path(setup.programs), &home);
         command.current_dir(&work);
+        self.set_model(&mut command, setup.model_url);
         match self {
             Self::Claude => configure_claude(&mut command, setup, &home)?,
             Self::Codex => configure_codex(&mut command, setup, &home, &work)?,
             Self::Gemini => configure_gemini(&mut command, setup, &home)?,
+            Self::Copilot => bail!("Copilot CLI is tried with hooks only"),
             Self::Opencode => configure_opencode(&mut command, setup, &home)?,
         }
         Ok(command)
@@ -149,12 +179,7 @@ fn configure_claude(command: &mut Command, setup: &HostSetup<'_>, home: &Path) -
     };
     server["timeout"] = (TOOL_TIMEOUT * 1000).into();
     let file = write_json(&home.join("mcp.json"), &json!({ "mcpServers": { SERVER: server } }))?;
-    command
-        .env("CLAUDE_CONFIG_DIR", home.join(".claude"))
-        .env("ANTHROPIC_BASE_URL", setup.model_url)
-        .env("ANTHROPIC_API_KEY", "sk-ant-dummy")
-        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
-        .env("DISABLE_AUTOUPDATER", "1");
+    command.env("CLAUDE_CONFIG_DIR", home.join(".claude"));
     command
         .args(["-p", "--output-format", "stream-json", "--verbose", "--strict-mcp-config", "--mcp-config"])
         .arg(file);
@@ -183,17 +208,25 @@ fn configure_codex(command: &mut Command, setup: &HostSetup<'_>, home: &Path, wo
         }
     };
     let config = format!(
-        "model = \"scripted\"\nmodel_provider = \"stub\"\n\
-         [model_providers.stub]\nname = \"stub\"\nbase_url = {}\nwire_api = \"responses\"\nenv_key = \"STUB_KEY\"\n\
-         [projects.{}]\ntrust_level = \"trusted\"\n\
-         [mcp_servers.{SERVER}]\n{server}default_tools_approval_mode = \"approve\"\ntool_timeout_sec = {TOOL_TIMEOUT}\n",
-        text(&format!("{}/v1", setup.model_url)),
-        text(&work.to_string_lossy()),
+        "{}[mcp_servers.{SERVER}]\n{server}default_tools_approval_mode = \"approve\"\ntool_timeout_sec = {TOOL_TIMEOUT}\n",
+        codex_config(setup.model_url, work),
     );
     fs::write(folder.join("config.toml"), config)?;
-    command.env("CODEX_HOME", folder).env("STUB_KEY", "dummy");
+    command.env("CODEX_HOME", folder);
     command.args(["exec", "--json", "--skip-git-repo-check", setup.prompt]);
     Ok(())
+}
+
+/// Returns the configuration of Codex with the model at `model_url`, in which the folder `work` is trusted.
+pub(crate) fn codex_config(model_url: &str, work: &Path) -> String {
+    let text = |value: &str| Value::from(value).to_string();
+    format!(
+        "model = \"scripted\"\nmodel_provider = \"stub\"\n\
+         [model_providers.stub]\nname = \"stub\"\nbase_url = {}\nwire_api = \"responses\"\nenv_key = \"STUB_KEY\"\n\
+         [projects.{}]\ntrust_level = \"trusted\"\n",
+        text(&format!("{model_url}/v1")),
+        text(&work.to_string_lossy()),
+    )
 }
 
 fn configure_gemini(command: &mut Command, setup: &HostSetup<'_>, home: &Path) -> anyhow::Result<()> {
@@ -210,10 +243,6 @@ fn configure_gemini(command: &mut Command, setup: &HostSetup<'_>, home: &Path) -
         "mcpServers": { SERVER: server },
     });
     write_json(&home.join(".gemini/settings.json"), &settings)?;
-    command
-        .env("GEMINI_API_KEY", "dummy")
-        .env("GOOGLE_GEMINI_BASE_URL", setup.model_url)
-        .env("GEMINI_CLI_TRUST_WORKSPACE", "true");
     command.args(["-m", "gemini-2.5-pro", "--output-format", "json", "-p", setup.prompt]);
     Ok(())
 }
@@ -235,7 +264,6 @@ fn configure_opencode(command: &mut Command, setup: &HostSetup<'_>, home: &Path)
         "mcp": { SERVER: server },
     });
     write_json(&home.join(".config/opencode/opencode.json"), &config)?;
-    command.env("OPENCODE_DISABLE_MODELS_FETCH", "1").env("OPENCODE_DISABLE_AUTOUPDATE", "1");
     command.args(["run", "--format", "json", setup.prompt]);
     Ok(())
 }
@@ -244,7 +272,8 @@ fn bearer(token: &str) -> Value {
     json!({ "Authorization": format!("Bearer {token}") })
 }
 
-fn write_json(file: &Path, value: &Value) -> anyhow::Result<PathBuf> {
+/// Writes a file, and the folders above it.
+pub(crate) fn write_json(file: &Path, value: &Value) -> anyhow::Result<PathBuf> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }

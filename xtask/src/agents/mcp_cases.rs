@@ -2,16 +2,17 @@
 
 use std::{
     fs::{self, File},
-    path::{Path, PathBuf},
+    path::PathBuf,
     thread,
     time::Duration,
 };
 
 use anyhow::{Context as _, ensure};
-use countersign_scripted_model::{ModelScript, ScriptId, StubServer};
+use countersign_scripted_model::{ModelScript, ScriptId};
 use serde_json::json;
 
 use crate::agents::{
+    case_context::CaseContext,
     host_program::{HostPermissions, HostProgram, HostSetup, McpConnection},
     process::{ProcessGroup, wait_for},
     relay,
@@ -46,19 +47,12 @@ pub(crate) enum McpCase {
     PermissionKilled,
 }
 
-/// Everything that a case needs.
-pub(crate) struct CaseContext<'a> {
-    pub(crate) program: HostProgram,
-    pub(crate) programs: &'a Path,
-    pub(crate) binary: &'a Path,
-    /// Folder of this case.
-    pub(crate) folder: PathBuf,
-    pub(crate) stub: &'a StubServer,
-}
-
 impl McpCase {
     /// Returns the cases of a program, in order.
     pub(crate) fn for_program(program: HostProgram) -> Vec<Self> {
+        if program == HostProgram::Copilot {
+            return Vec::new();
+        }
         let mut cases = vec![Self::Allowed, Self::Denied, Self::Killed, Self::HttpAllowed, Self::HttpKilled];
         if program == HostProgram::Claude {
             cases.extend([Self::PermissionAllowed, Self::PermissionDenied, Self::PermissionKilled]);
@@ -103,13 +97,6 @@ impl McpCase {
             Self::PermissionDenied => run.prompt_permission(GateAnswer::Deny),
             Self::PermissionKilled => run.kill_at_permission(),
         }
-    }
-}
-
-impl CaseContext<'_> {
-    /// Returns the file with the lines between host and gateway.
-    fn frames(&self) -> PathBuf {
-        self.folder.join("frames.log")
     }
 }
 

@@ -19,13 +19,25 @@ use crate::agents::process::{ProcessGroup, bounded_command, wait_for};
 /// Longest time for a start, and for a gate.
 const LIMIT: Duration = Duration::from_secs(60);
 const CONFIG: &str = "config.yaml";
-const RULES: &str = "defaults:\n  - { pattern: \"*\", action: ask }\n";
+/// Rules with which everything needs approval.
+pub(crate) const ASK_ALL: &str = "defaults:\n  - { pattern: \"*\", action: ask }\n";
 
 /// Answer of a person at a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GateAnswer {
     Allow,
     Deny,
+}
+
+/// Pending gate, as the command line lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PendingGate {
+    pub(crate) id: String,
+    /// What would run, or what a question is about.
+    pub(crate) subject: String,
+    pub(crate) session: String,
+    /// Everything that is listed about it.
+    pub(crate) row: String,
 }
 
 /// Gateway whose tool `turn` needs approval.
@@ -39,6 +51,13 @@ pub(crate) struct ScratchGateway {
 impl ScratchGateway {
     /// Writes its folder, with the service at `service_url`, and starts it.
     pub(crate) fn start(binary: &Path, folder: &Path, service_url: &str) -> anyhow::Result<Self> {
+        let mut gateway = Self::prepare(binary, folder, service_url, ASK_ALL)?;
+        gateway.restart()?;
+        Ok(gateway)
+    }
+
+    /// Writes its folder, with the service at `service_url` and the rules.
+    pub(crate) fn prepare(binary: &Path, folder: &Path, service_url: &str, rules: &str) -> anyhow::Result<Self> {
         fs::create_dir_all(folder)?;
         // Hosts over HTTP find the port again after a restart.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -52,15 +71,13 @@ impl ScratchGateway {
             "tools:\n  turn:\n    description: Turns a thing\n    signature: \"{{thing}}\"\n    \
              args: {{ thing: {{ required: true }} }}\n    request: {{ method: POST, path: \"{SERVICE_PATH}{{thing}}\" }}\n"
         );
-        for (name, text) in [(CONFIG, config.as_str()), ("tools.yaml", &tools), ("permissions.yaml", RULES)] {
+        for (name, text) in [(CONFIG, config.as_str()), ("tools.yaml", &tools), ("permissions.yaml", rules)] {
             let path = folder.join(name);
             fs::write(&path, text)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         }
         let (binary, folder) = (binary.to_owned(), folder.to_owned());
-        let mut gateway = Self { binary, folder, address: address.to_string(), process: None };
-        gateway.restart()?;
-        Ok(gateway)
+        Ok(Self { binary, folder, address: address.to_string(), process: None })
     }
 
     /// Starts it again in the same folder, and waits until it is ready.
@@ -78,14 +95,24 @@ impl ScratchGateway {
         Ok(())
     }
 
+    /// Reports whether it was started and not killed.
+    pub(crate) const fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Ends it as a power cut would.
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 
+    /// Returns the path of its configuration.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.join(CONFIG)
+    }
+
     /// Returns the command that connects a host.
     pub(crate) fn mcp_command(&self) -> Vec<String> {
-        let config = self.folder.join(CONFIG);
+        let config = self.config();
         [self.binary.as_path(), Path::new("mcp"), Path::new("--config"), &config]
             .map(|word| word.to_string_lossy().into_owned())
             .to_vec()
@@ -104,9 +131,21 @@ impl ScratchGateway {
 
     /// Returns the ids of the pending gates.
     pub(crate) fn pending_gates(&self) -> anyhow::Result<Vec<String>> {
+        Ok(self.list_gates()?.into_iter().map(|gate| gate.id).collect())
+    }
+
+    /// Returns the pending gates, the oldest first.
+    pub(crate) fn list_gates(&self) -> anyhow::Result<Vec<PendingGate>> {
         let listed = self.run(&["gates", "list", "--json"])?;
         let rows = listed.as_array().context("gates list printed no list")?;
-        Ok(rows.iter().filter_map(|row| row["id"].as_str()).map(str::to_owned).collect())
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let gate = |row: &Value| PendingGate {
+            id: text(&row["id"]),
+            subject: text(&row["subject"]),
+            session: text(&row["session"]),
+            row: row.to_string(),
+        };
+        Ok(rows.iter().map(gate).collect())
     }
 
     /// Returns the id of the one gate, as soon as it is pending.

@@ -1,0 +1,289 @@
+//! Program with the hook of Countersign in its settings, in a home folder of its own.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::agents::{
+    host_program::{HostProgram, codex_config, write_json},
+    process::{ProcessGroup, bounded_command},
+};
+
+/// Command of the model, which leaves a line and prints another. A word with `slow` in it takes its time.
+const MARK: &str = "#!/bin/sh\necho \"$1\" >> ../effects\ncase $1 in *slow*) sleep 6 ;; esac\necho \"marked $1\"\n";
+/// Longest time that a program gives a hook, in seconds.
+const HOOK_LIMIT: u64 = 600;
+
+/// Program in a folder of its own.
+pub(crate) struct GuardedProgram<'a> {
+    pub(crate) program: HostProgram,
+    /// Folder with the installed programs.
+    pub(crate) programs: &'a Path,
+    /// Folder for its home and its files.
+    pub(crate) folder: &'a Path,
+    pub(crate) model_url: &'a str,
+}
+
+impl GuardedProgram<'_> {
+    /// Writes its folders, and its settings except for the hook.
+    pub(crate) fn prepare(&self) -> anyhow::Result<()> {
+        fs::create_dir_all(self.work())?;
+        fs::create_dir_all(self.home())?;
+        let mark = self.work().join("mark");
+        fs::write(&mark, MARK)?;
+        fs::set_permissions(&mark, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        match self.program {
+            HostProgram::Gemini => {
+                let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } });
+                write_json(&self.settings()?, &settings).map(drop)
+            }
+            HostProgram::Codex => {
+                fs::create_dir_all(self.codex_home())?;
+                Ok(fs::write(self.codex_config(), codex_config(self.model_url, &self.work()))?)
+            }
+            HostProgram::Claude | HostProgram::Copilot | HostProgram::Opencode => Ok(()),
+        }
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.join("work")
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.join("home")
+    }
+
+    fn codex_home(&self) -> PathBuf {
+        self.home().join(".codex")
+    }
+
+    fn codex_config(&self) -> PathBuf {
+        self.codex_home().join("config.toml")
+    }
+
+    /// Returns the words that ran as `./mark WORD`, in order.
+    pub(crate) fn effects(&self) -> Vec<String> {
+        let lines = fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
+        lines.lines().map(str::to_owned).collect()
+    }
+
+    /// Returns the file with its hooks.
+    pub(crate) fn settings(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.home().join(match self.program {
+            HostProgram::Claude => ".claude/settings.json",
+            HostProgram::Codex => ".codex/hooks.json",
+            HostProgram::Gemini => ".gemini/settings.json",
+            HostProgram::Copilot => ".copilot/hooks/countersign.json",
+            HostProgram::Opencode => bail!("opencode has no hook"),
+        }))
+    }
+
+    /// Installs the hook as a user does.
+    pub(crate) fn install_guard(&self, binary: &Path, config: &Path) -> anyhow::Result<()> {
+        if self.program == HostProgram::Codex {
+            return self.write_codex_hooks(binary, config);
+        }
+        let mut command = bounded_command(binary, &self.home());
+        let folder = self.program.path(self.programs).parent().map(Path::to_owned).context("no folder")?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths([folder].into_iter().chain(std::env::split_paths(&path)))?;
+        command.env("PATH", path);
+        command.args(["guard", self.program.name(), "--yes", "--config"]).arg(config);
+        let output = command.output()?;
+        let shown = [output.stdout.as_slice(), &output.stderr].concat();
+        fs::write(self.folder.join("guard.log"), &shown)?;
+        ensure!(output.status.success(), "countersign guard: {}", String::from_utf8_lossy(&shown));
+        Ok(())
+    }
+
+    /// Writes the hooks of Codex, for which there is no guard yet.
+    fn write_codex_hooks(&self, binary: &Path, config: &Path) -> anyhow::Result<()> {
+        let command = format!("'{}' hook codex --config '{}' || exit 2", binary.display(), config.display());
+        let hook = json!({ "type": "command", "command": command, "timeout": HOOK_LIMIT });
+        let entry = json!([{ "matcher": "*", "hooks": [hook] }]);
+        let hooks = json!({ "hooks": { "PreToolUse": entry, "PostToolUse": entry } });
+        write_json(&self.settings()?, &hooks)?;
+        self.trust_codex_hooks()
+    }
+
+    /// Changes the shell commands of our hooks.
+    pub(crate) fn edit_commands(&self, edit: impl Fn(&str) -> String) -> anyhow::Result<()> {
+        let path = self.settings()?;
+        let mut settings: Value = serde_json::from_slice(&fs::read(&path)?)?;
+        let mark = format!(" hook {} ", self.program.name());
+        let mut count = 0;
+        edit_texts(&mut settings, &mut |text| {
+            if text.contains(&mark) {
+                *text = edit(text);
+                count += 1;
+            }
+        });
+        ensure!(count > 0, "no hook in {}", path.display());
+        fs::write(&path, settings.to_string())?;
+        self.trust_codex_hooks()
+    }
+
+    /// Adds a hook of somebody else that ends after ours and rewrites the command.
+    pub(crate) fn add_rewriting_hook(&self, command: &str) -> anyhow::Result<()> {
+        let input = self.arguments(command);
+        let answer = match self.program {
+            HostProgram::Claude => json!({ "hookEventName": "PreToolUse", "updatedInput": input }),
+            // Codex rewrites with a permission only, and names the argument as Claude Code does.
+            HostProgram::Codex => json!({
+                "hookEventName": "PreToolUse", "permissionDecision": "allow", "updatedInput": { "command": command },
+            }),
+            HostProgram::Gemini => json!({ "tool_input": input }),
+            HostProgram::Copilot | HostProgram::Opencode => json!({ "modifiedArgs": input }),
+        };
+        let answer =
+            if self.program == HostProgram::Copilot { answer } else { json!({ "hookSpecificOutput": answer }) };
+        let shell = format!("sleep 3; echo '{answer}'");
+        let command = json!({ "type": "command", "command": shell });
+        let path = self.settings()?;
+        if self.program == HostProgram::Copilot {
+            let hooks = json!({ "version": 1, "hooks": { "preToolUse": [{ "type": "command", "bash": shell }] } });
+            return write_json(&path.with_file_name("other.json"), &hooks).map(drop);
+        }
+        let event = if self.program == HostProgram::Gemini { "BeforeTool" } else { "PreToolUse" };
+        let mut settings: Value = serde_json::from_slice(&fs::read(&path)?)?;
+        let entries = settings["hooks"][event].as_array_mut().context("no hooks")?;
+        entries.push(json!({ "matcher": "*", "hooks": [command] }));
+        fs::write(&path, settings.to_string())?;
+        self.trust_codex_hooks()
+    }
+
+    /// Writes settings into the folder in which the program works, as a foreign repository does, that switch off hooks.
+    pub(crate) fn disable_hooks(&self) -> anyhow::Result<()> {
+        let (path, settings) = match self.program {
+            HostProgram::Claude => (".claude/settings.json", json!({ "disableAllHooks": true })),
+            HostProgram::Gemini => (".gemini/settings.json", json!({ "hooksConfig": { "enabled": false } })),
+            HostProgram::Codex | HostProgram::Copilot | HostProgram::Opencode => bail!("no such setting"),
+        };
+        write_json(&self.work().join(path), &settings).map(drop)
+    }
+
+    /// Returns the tool that runs a command.
+    pub(crate) const fn shell_tool(&self) -> &'static str {
+        match self.program {
+            HostProgram::Claude => "Bash",
+            HostProgram::Codex => "exec_command",
+            HostProgram::Gemini => "run_shell_command",
+            HostProgram::Copilot | HostProgram::Opencode => "bash",
+        }
+    }
+
+    /// Returns the arguments of that tool.
+    pub(crate) fn arguments(&self, command: &str) -> Value {
+        let name = if self.program == HostProgram::Codex { "cmd" } else { "command" };
+        json!({ name: command })
+    }
+
+    /// Starts the program without a person, and with every tool allowed by itself. `name` is that of its files.
+    pub(crate) fn start(&self, name: &str, prompt: Prompt<'_>) -> anyhow::Result<ProcessGroup> {
+        let mut command = bounded_command(&self.program.path(self.programs), &self.home());
+        command.current_dir(self.work());
+        self.program.set_model(&mut command, self.model_url);
+        match self.program {
+            HostProgram::Claude => {
+                command.args(["-p", "--output-format", "stream-json", "--verbose", "--allowedTools", "Bash", "Agent"]);
+                match prompt {
+                    Prompt::Text(text) => command.args(["--", text]),
+                    Prompt::Resume(session) => command.args(["--resume", session]),
+                };
+                return self.spawn(name, &mut command);
+            }
+            HostProgram::Codex => {
+                command.env("CODEX_HOME", self.codex_home());
+                command.args(["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]);
+            }
+            HostProgram::Gemini => {
+                let words = ["-m", "gemini-2.5-pro", "--approval-mode", "yolo", "--output-format", "json", "-p"];
+                command.args(words);
+            }
+            HostProgram::Copilot => {
+                command.args(["--allow-all-tools", "--no-color", "-p"]);
+            }
+            HostProgram::Opencode => bail!("opencode has no hook"),
+        }
+        let Prompt::Text(text) = prompt else { bail!("{} is not resumed", self.program.name()) };
+        self.spawn(name, command.arg(text))
+    }
+
+    fn spawn(&self, name: &str, command: &mut Command) -> anyhow::Result<ProcessGroup> {
+        let file = |stream: &str| File::create(self.folder.join(format!("{name}.{stream}")));
+        ProcessGroup::spawn(command.stdout(file("stdout")?).stderr(file("stderr")?))
+    }
+
+    /// Returns the standard output of a run.
+    pub(crate) fn output(&self, name: &str) -> anyhow::Result<String> {
+        Ok(fs::read_to_string(self.folder.join(format!("{name}.stdout")))?)
+    }
+
+    /// Trusts the hooks of Codex as they are now, as its user does: Codex skips others without a message.
+    fn trust_codex_hooks(&self) -> anyhow::Result<()> {
+        if self.program != HostProgram::Codex {
+            return Ok(());
+        }
+        let mut config = codex_config(self.model_url, &self.work());
+        for hook in self.list_codex_hooks()? {
+            let field = |name: &str| hook[name].as_str().with_context(|| format!("hooks/list without {name}: {hook}"));
+            let (key, hash) = (Value::from(field("key")?), field("currentHash")?);
+            config.push_str(&format!("[hooks.state.{key}]\ntrusted_hash = \"{hash}\"\n"));
+        }
+        fs::write(self.codex_config(), config)?;
+        let hooks = self.list_codex_hooks()?;
+        let is_trusted = |hook: &Value| hook["trustStatus"] == "trusted";
+        ensure!(!hooks.is_empty() && hooks.iter().all(is_trusted), "not trusted: {}", Value::from(hooks));
+        Ok(())
+    }
+
+    fn list_codex_hooks(&self) -> anyhow::Result<Vec<Value>> {
+        let mut command = bounded_command(&self.program.path(self.programs), &self.home());
+        command.arg("app-server").current_dir(self.work()).env("CODEX_HOME", self.codex_home());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = ProcessGroup::spawn(&mut command)?;
+        let mut input = server.leader().stdin.take().context("no standard input")?;
+        let output = server.leader().stdout.take().context("no standard output")?;
+        let client = json!({ "name": "xtask", "title": "xtask", "version": "1" });
+        let initialize = json!({ "clientInfo": client, "capabilities": { "experimentalApi": true } });
+        for message in [
+            json!({ "id": 0, "method": "initialize", "params": initialize }),
+            json!({ "method": "initialized" }),
+            json!({ "id": 1, "method": "hooks/list", "params": { "cwds": [self.work()] } }),
+        ] {
+            writeln!(input, "{message}")?;
+        }
+        for line in BufReader::new(output).lines() {
+            let message: Value = serde_json::from_str(&line?)?;
+            if message["id"] == 1 {
+                let folders = message["result"]["data"].as_array().with_context(|| message.to_string())?;
+                let hooks = folders.iter().filter_map(|folder| folder["hooks"].as_array()).flatten();
+                return Ok(hooks.cloned().collect());
+            }
+        }
+        bail!("codex app-server ended without hooks")
+    }
+}
+
+/// Task of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prompt<'a> {
+    Text(&'a str),
+    /// Id of a session that ended before its call.
+    Resume(&'a str),
+}
+
+fn edit_texts(value: &mut Value, edit: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::String(text) => edit(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| edit_texts(item, edit)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| edit_texts(field, edit)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
