@@ -67,10 +67,16 @@ impl GuardedProgram<'_> {
         self.codex_home().join("config.toml")
     }
 
-    /// Returns the words that ran as `./mark WORD`, in order.
+    /// Returns the words that ran as `./mark WORD`, in order, and then the words of the note.
     pub(crate) fn effects(&self) -> Vec<String> {
-        let lines = fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
+        let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+        let lines = read(self.folder.join("effects")) + &read(self.note());
         lines.lines().map(str::to_owned).collect()
+    }
+
+    /// Returns the path of the note, a file that the model writes.
+    fn note(&self) -> PathBuf {
+        self.work().join("note.txt")
     }
 
     /// Returns the file with its hooks.
@@ -184,6 +190,26 @@ impl GuardedProgram<'_> {
         json!({ name: command })
     }
 
+    /// Returns the arguments of that tool with a description, which models mostly write.
+    pub(crate) fn described_arguments(&self, command: &str) -> Value {
+        let mut arguments = self.arguments(command);
+        if self.program != HostProgram::Codex {
+            arguments["description"] = "Leaves a mark".into();
+        }
+        arguments
+    }
+
+    /// Returns the tool that writes a file, and its arguments to write a word into the note.
+    pub(crate) fn write_note(&self, word: &str) -> anyhow::Result<(&'static str, Value)> {
+        let (path, text) = (self.note(), format!("{word}\n"));
+        Ok(match self.program {
+            HostProgram::Claude => ("Write", json!({ "file_path": path, "content": text })),
+            HostProgram::Gemini => ("write_file", json!({ "file_path": path, "content": text })),
+            HostProgram::Copilot => ("create", json!({ "path": path, "file_text": text })),
+            HostProgram::Codex | HostProgram::Opencode => bail!("no tool writes a file"),
+        })
+    }
+
     /// Starts the program without a person, and with every tool allowed by itself. `name` is that of its files.
     pub(crate) fn start(&self, name: &str, prompt: Prompt<'_>) -> anyhow::Result<ProcessGroup> {
         let mut command = bounded_command(&self.program.path(self.programs), &self.home());
@@ -191,7 +217,16 @@ impl GuardedProgram<'_> {
         self.program.set_model(&mut command, self.model_url);
         match self.program {
             HostProgram::Claude => {
-                command.args(["-p", "--output-format", "stream-json", "--verbose", "--allowedTools", "Bash", "Agent"]);
+                command.args([
+                    "-p",
+                    "--output-format",
+                    "stream-json",
+                    "--verbose",
+                    "--allowedTools",
+                    "Bash",
+                    "Agent",
+                    "Write",
+                ]);
                 match prompt {
                     Prompt::Text(text) => command.args(["--", text]),
                     Prompt::Resume(session) => command.args(["--resume", session]),

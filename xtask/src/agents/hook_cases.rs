@@ -23,8 +23,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 const SHORT_WAIT: u64 = 4;
 /// Time in which a program that runs calls side by side asks about both.
 const SECOND_CALL: Duration = Duration::from_secs(6);
-/// Part of the question about a call that ran and was not allowed.
-const INCIDENT: &str = "ran a call that nobody allowed in this form";
+/// Choices of the question about a call that ran and was not allowed. A program asks no such question.
+const INCIDENT: &str = "\"choices\":[\"Noted\"]";
 const RULES: &str = "defaults:
   - { pattern: \"bash(./mark allowed-*)\", action: allow }
   - { pattern: \"bash(./mark denied-*)\", action: deny }
@@ -41,6 +41,8 @@ pub(crate) enum HookCase {
     DeniedByRule,
     AllowedByPerson,
     DeniedByPerson,
+    /// A person allows to write a file.
+    FileWritten,
     /// Nobody decides in time; a person allows the call, and it is repeated.
     Deadline,
     KilledBeforeCall,
@@ -64,12 +66,13 @@ pub(crate) enum HookCase {
 }
 
 impl HookCase {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::AllowedByRule,
         Self::AllowedWithDescription,
         Self::DeniedByRule,
         Self::AllowedByPerson,
         Self::DeniedByPerson,
+        Self::FileWritten,
         Self::Deadline,
         Self::KilledBeforeCall,
         Self::KilledInWait,
@@ -100,6 +103,7 @@ impl HookCase {
         match (self, program) {
             (_, HostProgram::Opencode) => Some("opencode runs no hook command"),
             (Self::AllowedWithDescription, HostProgram::Codex) => Some("its tool has no description"),
+            (Self::FileWritten, HostProgram::Codex) => Some("it writes files with commands"),
             (Self::Subagent, HostProgram::Codex | HostProgram::Gemini | HostProgram::Copilot) => {
                 Some("the scripted model knows the subagents of Claude Code only")
             }
@@ -117,6 +121,7 @@ impl HookCase {
             Self::DeniedByRule => "hook-denied-by-rule",
             Self::AllowedByPerson => "hook-allowed-by-person",
             Self::DeniedByPerson => "hook-denied-by-person",
+            Self::FileWritten => "hook-file-written",
             Self::Deadline => "hook-deadline",
             Self::KilledBeforeCall => "hook-killed-before-call",
             Self::KilledInWait => "hook-killed-in-wait",
@@ -136,6 +141,7 @@ impl HookCase {
         match self {
             Self::AllowedByRule | Self::AllowedWithDescription => (&["allowed-1"], 0),
             Self::AllowedByPerson => (&["ask-1"], 0),
+            Self::FileWritten => (&["note-1"], 0),
             Self::DeniedByRule | Self::DeniedByPerson | Self::Absent => (&[], 0),
             Self::Deadline | Self::KilledInWait | Self::KilledBeforeRepeat => (&["ask-1"], 0),
             Self::KilledBeforeCall => (&["allowed-1"], 0),
@@ -204,6 +210,7 @@ impl CaseRun<'_> {
             | HookCase::DeniedByRule
             | HookCase::AllowedByPerson
             | HookCase::DeniedByPerson
+            | HookCase::FileWritten
             | HookCase::KilledBeforeCall
             | HookCase::KilledInWait
             | HookCase::KilledAfterDecision
@@ -220,6 +227,10 @@ impl CaseRun<'_> {
             HookCase::DeniedByRule | HookCase::Garbage | HookCase::DisabledByRepository => self.run_turn("denied-1"),
             HookCase::AllowedByPerson => self.ask_person(GateAnswer::Allow),
             HookCase::DeniedByPerson => self.ask_person(GateAnswer::Deny),
+            HookCase::FileWritten => {
+                let (tool, arguments) = self.guarded.write_note("note-1")?;
+                self.ask_about(MessageScript { tool, messages: vec![vec![arguments]] }, GateAnswer::Allow)
+            }
             HookCase::Deadline => self.pass_deadline(false),
             HookCase::KilledBeforeRepeat => self.pass_deadline(true),
             HookCase::KilledBeforeCall => self.kill_before_call(),
@@ -253,7 +264,8 @@ impl CaseRun<'_> {
 
     fn note_result(&mut self, script: ScriptId, number: usize, limit: Duration) {
         let result = self.context.stub.wait_result(script, number, limit);
-        let text = result.map_or_else(|_| "nothing".to_owned(), |text| model_text(&text, &self.context.folder));
+        let text = result
+            .map_or_else(|_| "nothing".to_owned(), |text| model_text(&text, &self.context.folder, self.context.binary));
         self.model.push(text);
     }
 
@@ -263,9 +275,7 @@ impl CaseRun<'_> {
     }
 
     fn run_described(&mut self) -> anyhow::Result<()> {
-        let mut arguments = self.guarded.arguments("./mark allowed-1");
-        arguments["description"] = "Leaves a mark".into();
-        let script = MessageScript { tool: self.guarded.shell_tool(), messages: vec![vec![arguments]] };
+        let script = self.described_script("./mark allowed-1");
         let script = self.context.stub.add_script(script);
         let mut host = self.guarded.start("run", Prompt::Text(&script.prompt()))?;
         // A call that waits for a person does not end by itself.
@@ -277,8 +287,18 @@ impl CaseRun<'_> {
         self.finish(script, &mut host, 1)
     }
 
+    fn described_script(&self, command: &str) -> MessageScript {
+        let arguments = self.guarded.described_arguments(command);
+        MessageScript { tool: self.guarded.shell_tool(), messages: vec![vec![arguments]] }
+    }
+
     fn ask_person(&mut self, answer: GateAnswer) -> anyhow::Result<()> {
-        let (script, mut host) = self.start(&[&["ask-1"]])?;
+        self.ask_about(self.described_script("./mark ask-1"), answer)
+    }
+
+    fn ask_about(&mut self, script: MessageScript, answer: GateAnswer) -> anyhow::Result<()> {
+        let script = self.context.stub.add_script(script);
+        let mut host = self.guarded.start("run", Prompt::Text(&script.prompt()))?;
         let gate = self.gateway.wait_gate()?;
         ensure!(self.guarded.effects().is_empty(), "the call ran before the answer");
         self.gateway.answer_gate(&gate, answer)?;
@@ -398,7 +418,7 @@ impl CaseRun<'_> {
         // A hook after the call may outlive its program.
         thread::sleep(Duration::from_millis(500));
         let gates = self.gateway.list_gates()?;
-        let (incidents, open) = gates.into_iter().partition(|gate| gate.subject.contains(INCIDENT));
+        let (incidents, open) = gates.into_iter().partition(|gate| gate.row.contains(INCIDENT));
         Ok(HookOutcome { ran: self.guarded.effects(), model: self.model, notes: self.notes, incidents, open })
     }
 }

@@ -38,8 +38,8 @@ impl fmt::Display for HookOutcome {
 }
 
 /// Returns what a text for the model says: `output` for that of the call, else the text without what differs between runs.
-pub(crate) fn model_text(text: &str, folder: &Path) -> String {
-    let text = text.replace(&*folder.to_string_lossy(), "DIR");
+pub(crate) fn model_text(text: &str, folder: &Path, binary: &Path) -> String {
+    let text = text.replace(&*folder.to_string_lossy(), "DIR").replace(&*binary.to_string_lossy(), "BINARY");
     let has_output = text.contains("marked ");
     if has_output && !text.to_lowercase().contains("hook") {
         return "output".to_owned();
@@ -76,9 +76,10 @@ mod tests {
             ("marked allowed-1\n", "output"),
             ("marked ask-1\nPostToolUse hook error: no", "output with marked ask-1 PostToolUse hook error: no"),
             ("Denied by you (gate gate_01a229b9b7397e21bc39de568da8674a)", "Denied by you (gate gate_ID)"),
+            ("[/b/cs hook claude || exit 2]: no", "[BINARY hook claude || exit 2]: no"),
             ("no\n /runs/a/work/x  and 0f-1 in permissions.yaml:3", "no DIR/work/x and 0f-1 in permissions.yaml:3"),
         ] {
-            assert_eq!(model_text(text, Path::new("/runs/a")), want);
+            assert_eq!(model_text(text, Path::new("/runs/a"), Path::new("/b/cs")), want);
         }
     }
 }
