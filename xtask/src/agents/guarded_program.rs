@@ -154,7 +154,7 @@ impl GuardedProgram<'_> {
         let path = self.settings()?;
         if self.program == HostProgram::Copilot {
             let hooks = json!({ "version": 1, "hooks": { "preToolUse": [{ "type": "command", "bash": shell }] } });
-            return write_json(&path.with_file_name("other.json"), &hooks).map(drop);
+            return write_json(&path.with_file_name("another.json"), &hooks).map(drop);
         }
         let event = if self.program == HostProgram::Gemini { "BeforeTool" } else { "PreToolUse" };
         let mut settings: Value = serde_json::from_slice(&fs::read(&path)?)?;

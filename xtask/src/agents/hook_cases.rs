@@ -59,6 +59,8 @@ pub(crate) enum HookCase {
     /// Two calls in one message: a person allows one and denies the other.
     TwoAtOnce,
     Subagent,
+    /// Nobody decides in time about the call of a subagent.
+    SubagentDeadline,
     /// The settings of a repository switch off hooks.
     DisabledByRepository,
     /// Another hook rewrites the call after the decision.
@@ -66,7 +68,7 @@ pub(crate) enum HookCase {
 }
 
 impl HookCase {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::AllowedByRule,
         Self::AllowedWithDescription,
         Self::DeniedByRule,
@@ -82,6 +84,7 @@ impl HookCase {
         Self::Garbage,
         Self::TwoAtOnce,
         Self::Subagent,
+        Self::SubagentDeadline,
         Self::DisabledByRepository,
         Self::Rewritten,
     ];
@@ -104,9 +107,10 @@ impl HookCase {
             (_, HostProgram::Opencode) => Some("opencode runs no hook command"),
             (Self::AllowedWithDescription, HostProgram::Codex) => Some("its tool has no description"),
             (Self::FileWritten, HostProgram::Codex) => Some("it writes files with commands"),
-            (Self::Subagent, HostProgram::Codex | HostProgram::Gemini | HostProgram::Copilot) => {
-                Some("the scripted model knows the subagents of Claude Code only")
-            }
+            (
+                Self::Subagent | Self::SubagentDeadline,
+                HostProgram::Codex | HostProgram::Gemini | HostProgram::Copilot,
+            ) => Some("the scripted model knows the subagents of Claude Code only"),
             (Self::DisabledByRepository, HostProgram::Codex | HostProgram::Copilot) => {
                 Some("no setting of a repository that switches off hooks is known")
             }
@@ -131,6 +135,7 @@ impl HookCase {
             Self::Garbage => "hook-garbage",
             Self::TwoAtOnce => "hook-two-at-once",
             Self::Subagent => "hook-subagent",
+            Self::SubagentDeadline => "hook-subagent-deadline",
             Self::DisabledByRepository => "hook-disabled-by-repository",
             Self::Rewritten => "hook-rewritten",
         }
@@ -150,6 +155,7 @@ impl HookCase {
             Self::Garbage | Self::DisabledByRepository => (&["denied-1"], 0),
             Self::TwoAtOnce => (&["ask-1"], 0),
             Self::Subagent => (&["ask-1"], 0),
+            Self::SubagentDeadline => (&[], 0),
             Self::Rewritten => (&["rewritten-1"], 1),
         }
     }
@@ -197,7 +203,7 @@ impl CaseRun<'_> {
         }
         self.guarded.install_guard(self.context.binary, &self.gateway.config())?;
         match case {
-            HookCase::Deadline | HookCase::KilledBeforeRepeat => {
+            HookCase::Deadline | HookCase::KilledBeforeRepeat | HookCase::SubagentDeadline => {
                 let mark = format!(" hook {} ", self.context.program.name());
                 let with_wait = format!("{mark}--wait {SHORT_WAIT} ");
                 self.guarded.edit_commands(|command| command.replace(&mark, &with_wait))
@@ -238,6 +244,7 @@ impl CaseRun<'_> {
             HookCase::KilledAfterDecision => self.kill_after_decision(),
             HookCase::TwoAtOnce => self.decide_two(),
             HookCase::Subagent => self.ask_for_subagent(),
+            HookCase::SubagentDeadline => self.pass_deadline_of_subagent(),
         }
     }
 
@@ -395,19 +402,36 @@ impl CaseRun<'_> {
     }
 
     fn ask_for_subagent(&mut self) -> anyhow::Result<()> {
-        let inner = self.add_script(&[&["ask-1"]]);
+        let (script, mut host) = self.start_subagent()?;
+        let gate = self.wait_gate_of_agent()?;
+        self.gateway.answer_gate(&gate, GateAnswer::Allow)?;
+        self.finish(script, &mut host, 1)
+    }
+
+    fn pass_deadline_of_subagent(&mut self) -> anyhow::Result<()> {
+        let (script, mut host) = self.start_subagent()?;
+        self.wait_gate_of_agent()?;
+        self.finish(script, &mut host, 1)
+    }
+
+    /// Starts Claude Code, whose model gives a task to a subagent. Returns the script of the subagent.
+    fn start_subagent(&self) -> anyhow::Result<(ScriptId, ProcessGroup)> {
+        let script = self.add_script(&[&["ask-1"]]);
         let task = json!({
-            "description": "leaves a mark", "prompt": inner.prompt(), "subagent_type": "general-purpose",
+            "description": "leaves a mark", "prompt": script.prompt(), "subagent_type": "general-purpose",
             "run_in_background": false,
         });
         let outer = self.context.stub.add_script(MessageScript { tool: "Agent", messages: vec![vec![task]] });
-        let mut host = self.guarded.start("run", Prompt::Text(&outer.prompt()))?;
+        Ok((script, self.guarded.start("run", Prompt::Text(&outer.prompt()))?))
+    }
+
+    /// Waits for a gate, and notes which agent has asked.
+    fn wait_gate_of_agent(&mut self) -> anyhow::Result<String> {
         let gate = self.wait_gates(1, LIMIT)?.remove(0);
         let agent = gate.session.split_once('/').map(|(_, agent)| agent.to_owned());
         let kind = agent.as_deref().and_then(|agent| agent.split(':').next()).unwrap_or("the main agent");
         self.notes.push(format!("asked as {kind}"));
-        self.gateway.answer_gate(&gate.id, GateAnswer::Allow)?;
-        self.finish(inner, &mut host, 1)
+        Ok(gate.id)
     }
 
     /// Takes down what is left after the program has ended.
