@@ -41,7 +41,7 @@ impl fmt::Display for HookOutcome {
 pub(crate) fn model_text(text: &str, folder: &Path, binary: &Path) -> String {
     let text = text.replace(&*folder.to_string_lossy(), "DIR").replace(&*binary.to_string_lossy(), "BINARY");
     let has_output = text.contains("marked ");
-    if has_output && !text.to_lowercase().contains("hook") {
+    if has_output && !["countersign", "hook error"].iter().any(|ours| text.contains(ours)) {
         return "output".to_owned();
     }
     let words: Vec<String> = text.split_whitespace().map(without_ids).collect();
@@ -74,6 +74,7 @@ mod tests {
     fn a_text_for_the_model_has_nothing_of_one_run() {
         for (text, want) in [
             ("marked allowed-1\n", "output"),
+            ("marked a-1\nProcess 6738\nTool input parameters were modified by a hook", "output"),
             ("marked ask-1\nPostToolUse hook error: no", "output with marked ask-1 PostToolUse hook error: no"),
             ("Denied by you (gate gate_01a229b9b7397e21bc39de568da8674a)", "Denied by you (gate gate_ID)"),
             ("[/b/cs hook claude || exit 2]: no", "[BINARY hook claude || exit 2]: no"),
