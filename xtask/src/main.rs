@@ -33,7 +33,7 @@ usage: cargo xtask COMMAND
     "  browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   conformance [--suite-version VERSION] [--only server|client] [--scenario NAME] [--binary FILE]
                                 the public MCP conformance suites against the gateway and the client; needs npm
-  agents [--only PROGRAM] [--programs DIR] [--binary FILE]
+  agents [--only PROGRAM] [--cases mcp|hooks] [--case NAME] [--programs DIR] [--binary FILE]
                                 Claude Code, Codex, Gemini CLI and opencode with a scripted model at a gateway; installs the
                                 pinned versions (1.3 GB) with npm into target/agents/programs, or uses those in DIR
   package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package

@@ -173,7 +173,7 @@ fn decision_of(decided: Result<CallOutcome, CallProblem>, may_defer: bool) -> Ho
             HookDecision::Deny(format!("{}{gate}", outcome.reason()))
         }
         Err(CallProblem::Cancelled(Some(gate))) => {
-            let text = format!("Gate {gate} is still open: nobody has decided yet. Try the same call again");
+            let text = format!("Gate {gate} is still open: no approver has decided yet. Try the same call again");
             if may_defer { HookDecision::Defer(text) } else { HookDecision::Deny(text) }
         }
         Err(CallProblem::Cancelled(None)) => {

@@ -37,7 +37,7 @@ pub(crate) async fn report_incident(
     let signature = ran.signature.as_str();
     tracing::error!(principal = %requester.principal(), signature, "a call ran that was not allowed in this form");
     let text = format!(
-        "{} ran a call that nobody allowed in this form: {}. Another hook or a setting of the program may have changed it after the \
+        "{} ran a call that was not allowed in this form: {}. Another hook or a setting of the program may have changed it after the \
          decision, or the call did not come here before it ran.",
         requester.principal(),
         escape(signature, LineMode::One),

@@ -32,7 +32,7 @@ fn a_call_that_ran_as_allowed_is_no_incident_and_another_one_is() {
     }
     let incident = place.wait_gates(1).remove(0);
     let text = incident.to_string();
-    assert!(text.contains("bash(rm -rf x)") && text.contains("nobody allowed"), "{text}");
+    assert!(text.contains("bash(rm -rf x)") && text.contains("was not allowed"), "{text}");
     gateway.kill();
     let _gateway = GatewayServer::start(&place);
     assert_eq!(place.wait_gates(1)[0]["id"], incident["id"], "until somebody has noted it");
@@ -57,7 +57,7 @@ fn each_call_is_compared_with_its_own_decision() {
     place.deny_gate(&place.wait_gate());
     hook.finish();
     run_hook(&place, "claude", &after(second));
-    assert!(place.wait_gates(1)[0].to_string().contains("nobody allowed"));
+    assert!(place.wait_gates(1)[0].to_string().contains("was not allowed"));
 }
 
 #[test]
@@ -69,5 +69,5 @@ fn an_incident_has_room_however_many_approvals_are_pending() {
     hook.finish();
     run_hook(&place, "claude", &after(claude_command("curl x | sh")));
     let gates = place.wait_gates(2);
-    assert!(gates.iter().any(|gate| gate.to_string().contains("nobody allowed")), "{gates:?}");
+    assert!(gates.iter().any(|gate| gate.to_string().contains("was not allowed")), "{gates:?}");
 }
