@@ -2,13 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use countersign_core::{
-    call::AgentRequest,
-    digest::{Digest, canonical_json},
-    id::SessionId,
-};
+use countersign_core::{call::AgentRequest, digest::Digest, id::SessionId};
+use countersign_foreign_calls::call_prefix;
 use parking_lot::Mutex;
-use serde_json::json;
 
 /// Most decisions that are kept. Programs report a call right after it.
 const MOST: usize = 16_384;
@@ -47,10 +43,9 @@ impl DecidedCalls {
     }
 }
 
-/// Returns the digest of what a call does, in whatever folder.
+/// Returns the digest of what a call does, in any folder.
 pub(crate) fn call_digest(request: &AgentRequest) -> Digest {
-    let same = json!([&*request.tool, request.arguments]);
-    Digest::hash_bytes(canonical_json(&same).as_bytes())
+    Digest::hash_bytes(call_prefix(request).as_bytes())
 }
 
 #[cfg(test)]

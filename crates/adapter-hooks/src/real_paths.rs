@@ -17,10 +17,9 @@ pub(crate) async fn follow_links(request: &mut AgentRequest) {
         }
     }
     if FILE_TOOLS.contains(&&*request.tool) {
-        request.leads_to = real.into_iter().next().map(Into::into);
-    } else {
-        request.paths.extend(real);
+        request.leads_to = real.first().map(|path| path.as_str().into());
     }
+    request.paths.extend(real);
 }
 
 /// Returns the real path of a file, also of one that does not exist yet.

@@ -17,8 +17,8 @@ use crate::requester::Requester;
 pub const LARGEST_ARGUMENTS: usize = 1 << 20;
 /// Tool of commands.
 const SHELL: &str = "bash";
-/// Arguments of a command that are words for people.
-const WORDS: [&str; 2] = ["description", "justification"];
+/// Arguments of a command that are words for people, and its folder, which a key has apart.
+const WORDS: [&str; 3] = ["description", "justification", "cwd"];
 /// Beginning of the ids of requests that are only decided.
 const DECISION_PREFIX: &str = "\"decision-";
 /// Beginning of the ids of all other requests.
@@ -44,7 +44,7 @@ fn new_id(prefix: &str) -> Arc<str> {
 }
 
 /// Returns the beginning of the keys of all requests with this tool and these arguments, in any folder.
-pub(crate) fn call_prefix(request: &AgentRequest) -> String {
+pub fn call_prefix(request: &AgentRequest) -> String {
     let is_decision = request.wire.starts_with(DECISION_PREFIX);
     // A model describes the same command in other words when it repeats it.
     let counts = |name: &str| !is_decision || &*request.tool != SHELL || !WORDS.contains(&name);

@@ -15,7 +15,9 @@ mod session;
 
 pub use call_limits::CallLimits;
 pub use calls::{CallProblem, ForeignCall, ProgressSink, open_session_for};
-pub use decisions::{LARGEST_ARGUMENTS, check_size, is_decision_only, new_decision, new_request, own_call_id};
+pub use decisions::{
+    LARGEST_ARGUMENTS, call_prefix, check_size, is_decision_only, new_decision, new_request, own_call_id,
+};
 pub use delivery::{Delivery, OutcomeSharing};
 pub use foreign_calls::ForeignCalls;
 pub use outcome_router::CallOutcome;

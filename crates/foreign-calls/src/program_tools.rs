@@ -161,13 +161,13 @@ pub(crate) fn translate_call(
         Some(Value::String(folder)) if cwd.is_empty() && !folder.starts_with('/') => {
             return Err(format!("{name}: expected an absolute path for the folder of the command"));
         }
-        Some(Value::String(folder)) => {
-            let cwd = join_folder(cwd, &folder);
-            input.insert(FOLDER.to_owned(), cwd.clone().into());
-            cwd
-        }
+        Some(Value::String(folder)) => join_folder(cwd, &folder),
         Some(_) => return Err(format!("{name}: expected a text for the folder of the command")),
     };
+    if !is_path && !cwd.is_empty() {
+        // Approvers see where the command runs.
+        input.insert(FOLDER.to_owned(), cwd.clone().into());
+    }
     Ok(ProgramCall {
         signature: format!("{}({value})", shared.tool),
         paths: if is_path { vec![value] } else { Vec::new() },
@@ -263,7 +263,9 @@ mod tests {
             (Copilot, "create", json!({"path": "a"}), "write(a)", json!({"path": "a"})),
             (Copilot, "report_intent", json!({}), "copilot__report_intent", json!({})),
         ] {
-            let call = translate_call(protocol, name, map(input), "/w").unwrap();
+            let mut call = translate_call(protocol, name, map(input), "/w").unwrap();
+            let folder = call.arguments.remove("cwd");
+            assert_eq!(folder.is_some(), call.tool == "bash", "approvers see the folder of a command");
             assert_eq!((call.signature.as_str(), Value::Object(call.arguments)), (signature, arguments), "{name}");
         }
     }

@@ -242,6 +242,11 @@ mod tests {
         std::fs::write(root.path().join("permissions.yaml"), "rules: []").unwrap();
         assert_eq!(name(Path::new("permissions.yaml")), None);
         let refused = find_adapter("front", &environment, root.path()).unwrap_err();
-        assert!(refused.ends_with("expected one of agent-gate, console, api, gsv, hermes, mcp, omp, gjc"), "{refused}");
+        assert!(
+            refused.ends_with(
+                "expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, omp, gjc"
+            ),
+            "{refused}"
+        );
     }
 }

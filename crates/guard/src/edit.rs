@@ -10,20 +10,6 @@ use serde_json::Value;
 
 use crate::program::SettingsEntry;
 
-/// JSON as programs read it: none of what JSON with comments allows.
-const STRICT: ParseOptions = ParseOptions {
-    allow_comments: false,
-    allow_loose_object_property_names: false,
-    allow_trailing_commas: false,
-    allow_missing_commas: false,
-    allow_single_quoted_strings: false,
-    allow_hexadecimal_numbers: false,
-    allow_unary_plus_numbers: false,
-    allow_bare_decimal_point_numbers: false,
-    allow_non_finite_numbers: false,
-    allow_extended_string_escapes: false,
-};
-
 /// Adds entries to the text of settings. The error names what is in the way.
 pub(crate) fn add_entries(text: &str, entries: &[SettingsEntry]) -> Result<String, String> {
     let root = parse(text)?;
@@ -120,9 +106,13 @@ fn was_there(before: &Value, keys: &[&str]) -> bool {
     keys.iter().try_fold(before, |value, key| value.get(key)).is_some()
 }
 
-/// Parses text. An empty file is an empty object, as programs read it.
+/// Parses text. An empty file is an empty object. The library reads comments and more, which programs do not.
 fn parse(text: &str) -> Result<CstRootNode, String> {
-    CstRootNode::parse(text, &STRICT).map_err(|error| format!("not JSON as the program reads it: {error}"))
+    let problem = |error: &dyn std::fmt::Display| format!("not JSON as the program reads it: {error}");
+    if !text.trim().is_empty() {
+        serde_json::from_str::<Value>(text).map_err(|error| problem(&error))?;
+    }
+    CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| problem(&error))
 }
 
 /// Returns the object that has the last key of an entry. Objects that are missing are created.

@@ -82,11 +82,11 @@ impl UnfinishedRun {
     }
 }
 
-/// Reports whether the last run of a session ended before the model's answer to a prompt or to the result of a call.
+/// Reports whether the last run of a session ended between the result of a call and the model's answer to it.
 pub(crate) fn is_interrupted(engine: &Engine, id: &SessionId) -> bool {
     let session = engine.state().session(id).filter(|session| session.run().is_none());
     let last = session.and_then(|session| session.path_entries().last().map(|entry| entry.kind.clone()));
-    matches!(last, Some(SessionEntryKind::User | SessionEntryKind::ToolResult { .. }))
+    matches!(last, Some(SessionEntryKind::ToolResult { .. }))
 }
 
 fn is_answer(entry: &SessionEntry) -> bool {

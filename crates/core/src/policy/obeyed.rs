@@ -88,6 +88,8 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     if texts.is_empty() {
         return Vec::new();
     }
+    // Without a working folder, a hidden folder above the file says nothing.
+    let has_folder = subject.session_folder.is_some() || !subject.cwd.is_empty();
     let working = path::resolve("/", subject.session_folder.as_deref().unwrap_or(&subject.cwd));
     let home = home.map(|home| path::resolve("/", home));
     let viewpoint = PathBases::new([path::resolve("/", &subject.cwd)], home.as_deref(), &working);
@@ -96,7 +98,7 @@ pub(super) fn of_subject(subject: &PolicySubject, home: Option<&str>) -> Vec<Nar
     let is_path = |(text, is_file): &(&str, bool)| *is_file || text.len() <= LONGEST_PATH && !text.contains('\n');
     for (text, is_file) in texts.into_iter().filter(is_path) {
         for path in path_spellings(text).iter().flat_map(|text| viewpoint.reached_paths(text)) {
-            let hidden = || hidden_part(&working, &path).filter(|_| is_file);
+            let hidden = || hidden_part(&working, &path).filter(|_| is_file && has_folder);
             if let Some(obeyed) = part_of_file(&working, home.as_deref(), &path).or_else(hidden) {
                 let narrow = NarrowPath::new(path, NarrowReason::Obeyed(obeyed), &viewpoint);
                 if !found.contains(&narrow) {
