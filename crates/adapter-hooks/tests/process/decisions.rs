@@ -159,7 +159,7 @@ fn a_link_hides_no_file_that_a_rule_or_the_floor_protects() {
         ("Write", json!({"file_path": "g2/config", "content": "x"}), "deny"),
         ("Write", json!({"file_path": "x\n/../.git/config", "content": "x"}), "deny"),
         ("Read", json!({"file_path": "data/web.key"}), "deny"),
-        ("Grep", json!({"pattern": "x", "path": "data"}), "deny"),
+        ("Grep", json!({"pattern": "x", "path": "data/web.key"}), "deny"),
         (
             "apply_patch",
             json!({"patch": "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+x\n*** End Patch"}),
