@@ -41,7 +41,12 @@ impl Fixture {
 
     fn run(&self, arguments: &[&str]) -> CommandOutput {
         let mut command: Command = self.gateway.binary_command();
-        let path = format!("{}:/usr/bin:/bin", self.programs.display());
+        // The agent needs its interpreter. Without an agent none of this machine counts.
+        let others = match self.programs.join("claude").exists() {
+            true => std::env::var("PATH").unwrap_or_default(),
+            false => "/usr/bin:/bin".to_owned(),
+        };
+        let path = format!("{}:{others}", self.programs.display());
         command.args(arguments).env("HOME", &self.home).env("PATH", path);
         run_command(command)
     }
