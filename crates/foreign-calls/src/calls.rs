@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    decisions::{call_prefix, key_prefix},
+    decisions::{call_prefix, is_decision, key_prefix},
     delivery::{Delivery, OutcomeSharing},
     foreign_calls::ForeignCalls,
     outcome_router::CallOutcome,
@@ -141,7 +141,9 @@ impl<P: ProgressSink> ForeignCall<'_, P> {
 
     async fn find_known(&self, source: &CommandSource, prefix: &str) -> Result<KnownRequest, CallProblem> {
         let (session, prefix) = (self.requester.session.clone(), prefix.to_owned());
-        let (receipts, effect) = (Arc::clone(&self.calls.receipts), self.request.effect);
+        // The gateway has done nothing for what it only decided, so the rules of now decide it anew.
+        let effect = if is_decision(&self.request) { ToolEffect::Reads } else { self.request.effect };
+        let receipts = Arc::clone(&self.calls.receipts);
         let read = source.read_of(ResidencyScope::Session(session.clone()), move |engine| {
             find_same(engine, &session, &prefix, effect, |call| receipts.is_taken(call))
         });

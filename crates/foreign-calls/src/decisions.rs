@@ -43,9 +43,14 @@ fn new_id(prefix: &str) -> Arc<str> {
     format!("{prefix}{}\"", Uuid::now_v7().simple()).into()
 }
 
+/// Reports whether a request is only decided here.
+pub(crate) fn is_decision(request: &AgentRequest) -> bool {
+    request.wire.starts_with(DECISION_PREFIX)
+}
+
 /// Returns the beginning of the keys of all requests with this tool and these arguments, in any folder.
 pub fn call_prefix(request: &AgentRequest) -> String {
-    let is_decision = request.wire.starts_with(DECISION_PREFIX);
+    let is_decision = is_decision(request);
     // A model describes the same command in other words when it repeats it.
     let counts = |name: &str| !is_decision || &*request.tool != SHELL || !WORDS.contains(&name);
     let arguments: Map<String, Value> = request
