@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use countersign_core::id::{GateId, PrincipalId, SessionId};
+use countersign_core::{
+    call::AgentRequest,
+    id::{GateId, PrincipalId, SessionId},
+};
 use countersign_foreign_calls::{
     CallOutcome, CallProblem, Delivery, ForeignCall, ForeignCalls, OutcomeSharing, ProgressSink, Requester,
     build_program_request,
@@ -15,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     answers::{HookDecision, HookReply},
     decided_calls::{DecidedCalls, call_digest},
-    input::{HookEvent, HookInput},
+    input::{CallAsker, CallInput, HookEvent, HookInput},
     open_hooks::OpenHooks,
     ran_calls::{self, RanCall},
     real_paths,
@@ -51,6 +54,16 @@ pub struct HookAdapter {
     decided: DecidedCalls,
 }
 
+/// Call that waits for its decision.
+pub(crate) struct AskedCall<'a> {
+    pub(crate) requester: &'a Requester,
+    pub(crate) request: AgentRequest,
+    /// Id of the call in the program.
+    pub(crate) id: Option<String>,
+    /// Longest wait for a person; none lasts until the program goes.
+    pub(crate) wait: Option<Duration>,
+}
+
 /// Receiver of the progress of a call: a hook has no way to show it.
 struct NoProgress;
 
@@ -81,97 +94,134 @@ impl HookAdapter {
             Ok(input) => input,
             Err(problem) => return HookReply::failure(problem),
         };
-        let requester = self.requester(protocol, &input, sender);
-        let mut request = match build_program_request(&requester, &input.tool, input.arguments.clone(), &input.cwd) {
-            Ok(request) => request,
-            // What cannot be decided cannot have been allowed.
-            Err(problem) if input.event == HookEvent::AfterCall => {
-                let ran = RanCall { signature: format!("{}: {problem}", input.tool), arguments: Map::new() };
-                return reply_after(
-                    ran_calls::report_incident(&self.calls, &requester, ran, input.call.as_deref()).await,
-                );
-            }
-            Err(problem) => return HookReply::encode(protocol, input.event, &HookDecision::Deny(problem)),
-        };
+        let requester = self.requester(protocol, &input.asker(), sender);
         if input.event == HookEvent::AfterCall {
-            let was_allowed = match input.call.as_deref().and_then(|id| self.decided.find(requester.session(), id)) {
-                Some(allowed) => Ok(allowed.is_some_and(|allowed| allowed == call_digest(&request))),
-                // Of a call before the last start only the record knows.
-                None => self.calls.was_allowed(&requester, &request).await,
-            };
-            return match was_allowed {
-                Ok(true) => HookReply::silence(),
-                Ok(false) => {
-                    let signature = request.signatures.first().cloned().unwrap_or_default();
-                    let ran = RanCall { signature, arguments: request.arguments };
-                    let id = input.call.as_deref();
-                    reply_after(ran_calls::report_incident(&self.calls, &requester, ran, id).await)
-                }
+            return match self.compare_run(&requester, &input.asked_call()).await {
+                Ok(()) => HookReply::silence(),
                 Err(problem) => HookReply::unchecked(problem.to_string()),
             };
         }
-        real_paths::follow_links(&mut request).await;
-        // The token with which it came must not decide about it.
-        request.for_principals = sender.map(PrincipalId::new).into_iter().collect();
-        if request.arguments.values().any(|value| value.as_str().is_some_and(|text| text.contains(PROOF_MARK))) {
-            let denied = HookDecision::Deny("This call proves a guard: it is always denied".to_owned());
-            return HookReply::encode(protocol, input.event, &denied);
-        }
+        let request = match judged_request(&requester, &input.asked_call(), sender).await {
+            Ok(request) => request,
+            Err(problem) => return HookReply::encode(protocol, input.event, &HookDecision::Deny(problem)),
+        };
         let open = self.open.enter(requester.session());
         let wait = hook.wait.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT);
+        let asked = AskedCall { requester: &requester, request, id: input.call, wait: Some(wait) };
+        let decided = self.decide_call(asked, NoProgress, delivery, cancel).await;
+        let may_defer =
+            protocol == Protocol::Claude && hook.is_headless && input.subagent.is_none() && open.was_alone();
+        HookReply::encode(protocol, input.event, &decision_of(decided, may_defer))
+    }
+
+    /// Decides the call of a program, and keeps the decision for its comparison with what runs.
+    pub(crate) async fn decide_call(
+        &self,
+        asked: AskedCall<'_>,
+        progress: impl ProgressSink + Send,
+        delivery: &Delivery,
+        cancel: &CancellationToken,
+    ) -> Result<CallOutcome, CallProblem> {
+        let AskedCall { requester, request, id, wait } = asked;
         let (cancelled, digest) = (cancel.child_token(), call_digest(&request));
         let call = ForeignCall {
             calls: &self.calls,
-            requester: &requester,
+            requester,
             request,
             sharing: OutcomeSharing::One,
             delivery,
-            progress: NoProgress,
+            progress,
             cancel: cancelled.clone(),
         };
         let mut running = Box::pin(call.run());
-        let decided = tokio::select! {
-            decided = &mut running => decided,
-            () = tokio::time::sleep(wait) => {
-                cancelled.cancel();
-                running.await
+        let decided = match wait {
+            None => running.await,
+            Some(wait) => tokio::select! {
+                decided = &mut running => decided,
+                () = tokio::time::sleep(wait) => {
+                    cancelled.cancel();
+                    running.await
+                }
+            },
+        };
+        if let Some(id) = id {
+            let is_allowed = decided.as_ref().is_ok_and(CallOutcome::is_done);
+            self.decided.insert(requester.session(), id, is_allowed.then_some(digest));
+        }
+        decided
+    }
+
+    /// Compares a call that ran with the decision about it. A difference becomes an incident.
+    ///
+    /// # Errors
+    /// The reason why it could not be compared, or the incident not be recorded.
+    pub(crate) async fn compare_run(&self, requester: &Requester, call: &CallInput<'_>) -> Result<(), CallProblem> {
+        let request = match build_program_request(requester, call.tool, call.arguments.clone(), call.cwd) {
+            Ok(request) => request,
+            // What cannot be decided cannot have been allowed.
+            Err(problem) => {
+                let ran = RanCall { signature: format!("{}: {problem}", call.tool), arguments: Map::new() };
+                return ran_calls::report_incident(&self.calls, requester, ran, call.id).await;
             }
         };
-        let may_defer =
-            protocol == Protocol::Claude && hook.is_headless && input.subagent.is_none() && open.was_alone();
-        let decision = decision_of(decided, may_defer);
-        if let Some(id) = input.call {
-            let allowed = (decision == HookDecision::Allow).then_some(digest);
-            self.decided.insert(requester.session(), id, allowed);
+        let was_allowed = match call.id.and_then(|id| self.decided.find(requester.session(), id)) {
+            Some(allowed) => allowed.is_some_and(|allowed| allowed == call_digest(&request)),
+            // Of a call before the last start only the record knows.
+            None => self.calls.was_allowed(requester, &request).await?,
+        };
+        if was_allowed {
+            return Ok(());
         }
-        HookReply::encode(protocol, input.event, &decision)
+        let signature = request.signatures.first().cloned().unwrap_or_default();
+        let ran = RanCall { signature, arguments: request.arguments };
+        ran_calls::report_incident(&self.calls, requester, ran, call.id).await
     }
 
     /// Returns the requester of a program's session, or of an agent in it, whose calls are kept in the same session. One that came with a
     /// token is of that token alone.
-    fn requester(&self, protocol: Protocol, input: &HookInput, sender: Option<&str>) -> Arc<Requester> {
+    pub(crate) fn requester(
+        &self,
+        protocol: Protocol,
+        asker: &CallAsker<'_>,
+        sender: Option<&str>,
+    ) -> Arc<Requester> {
         let from = sender.map(|from| format!("@{from}")).unwrap_or_default();
-        let session = format!("{}:{}{from}", protocol.name(), input.session);
-        let agent = input.subagent.as_ref().map(|agent| format!("/{agent}")).unwrap_or_default();
-        let principal = format!("{}:{}{agent}{from}", protocol.name(), input.session);
-        self.calls.requester(protocol, &PrincipalId::new(principal), &SessionId::new(session), &input.cwd)
+        let session = format!("{}:{}{from}", protocol.name(), asker.session);
+        let agent = asker.subagent.map(|agent| format!("/{agent}")).unwrap_or_default();
+        let principal = format!("{}:{}{agent}{from}", protocol.name(), asker.session);
+        self.calls.requester(protocol, &PrincipalId::new(principal), &SessionId::new(session), asker.cwd)
     }
 }
 
-fn reply_after(reported: Result<(), CallProblem>) -> HookReply {
-    match reported {
-        Ok(()) => HookReply::silence(),
-        Err(problem) => HookReply::unchecked(problem.to_string()),
+/// Builds the request that rules judge: with the real paths of its files.
+///
+/// # Errors
+/// A reason for the agent to deny the call.
+pub(crate) async fn judged_request(
+    requester: &Requester,
+    call: &CallInput<'_>,
+    sender: Option<&str>,
+) -> Result<AgentRequest, String> {
+    let mut request = build_program_request(requester, call.tool, call.arguments.clone(), call.cwd)?;
+    real_paths::follow_links(&mut request).await;
+    // The token with which it came must not decide about it.
+    request.for_principals = sender.map(PrincipalId::new).into_iter().collect();
+    if request.arguments.values().any(|value| value.as_str().is_some_and(|text| text.contains(PROOF_MARK))) {
+        return Err("This call proves a guard: it is always denied".to_owned());
     }
+    Ok(request)
+}
+
+/// Returns the reason of a denial with its gate, for the agent.
+pub(crate) fn reason_of(outcome: &CallOutcome) -> String {
+    let gate = outcome.gate.map(|gate| format!(" (gate {gate})")).unwrap_or_default();
+    format!("{}{gate}", outcome.reason())
 }
 
 fn decision_of(decided: Result<CallOutcome, CallProblem>, may_defer: bool) -> HookDecision {
     match decided {
         Ok(outcome) if outcome.is_done() => HookDecision::Allow,
-        Ok(outcome) => {
-            let gate = outcome.gate.map(|gate| format!(" (gate {gate})")).unwrap_or_default();
-            HookDecision::Deny(format!("{}{gate}", outcome.reason()))
-        }
+        Ok(outcome) => HookDecision::Deny(reason_of(&outcome)),
         Err(CallProblem::Cancelled(Some(gate))) => {
             let text = format!("Gate {gate} is still open: no approver has decided yet. Try the same call again");
             if may_defer { HookDecision::Defer(text) } else { HookDecision::Deny(text) }

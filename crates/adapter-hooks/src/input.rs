@@ -33,6 +33,27 @@ pub(crate) struct HookInput {
     pub(crate) call: Option<String>,
 }
 
+/// Agent that asks about a call.
+#[derive(Clone, Copy)]
+pub(crate) struct CallAsker<'a> {
+    /// Id of the program's session.
+    pub(crate) session: &'a str,
+    /// Agent below the main one, with its kind.
+    pub(crate) subagent: Option<&'a str>,
+    /// Folder in which the program works, absolute.
+    pub(crate) cwd: &'a str,
+}
+
+/// Call of a program, in its own words.
+#[derive(Clone, Copy)]
+pub(crate) struct CallInput<'a> {
+    pub(crate) tool: &'a str,
+    pub(crate) arguments: &'a Map<String, Value>,
+    pub(crate) cwd: &'a str,
+    /// Id of the call in the program.
+    pub(crate) id: Option<&'a str>,
+}
+
 impl HookInput {
     /// Reads the input of a hook of `protocol`.
     ///
@@ -63,6 +84,18 @@ impl HookInput {
             arguments: arguments_field(&input, names.arguments)?,
             call: id_field(&input, "tool_use_id")?,
         })
+    }
+}
+
+impl HookInput {
+    /// Returns the agent that asks.
+    pub(crate) fn asker(&self) -> CallAsker<'_> {
+        CallAsker { session: &self.session, subagent: self.subagent.as_deref(), cwd: &self.cwd }
+    }
+
+    /// Returns the call.
+    pub(crate) fn asked_call(&self) -> CallInput<'_> {
+        CallInput { tool: &self.tool, arguments: &self.arguments, cwd: &self.cwd, id: self.call.as_deref() }
     }
 }
 
@@ -144,11 +177,20 @@ fn plain_name(name: &str) -> String {
 /// Returns an id, which becomes part of the name of a principal.
 fn id_field(input: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
     let Some(id) = text_field(input, name)?.filter(|id| !id.is_empty()) else { return Ok(None) };
+    check_id(name, id)?;
+    Ok(Some(id.to_owned()))
+}
+
+/// Checks an id, which becomes part of the name of a principal.
+///
+/// # Errors
+/// The field, and the accepted characters.
+pub(crate) fn check_id(name: &str, id: &str) -> Result<(), String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    if id.chars().count() > LONGEST_ID || !id.chars().all(is_plain) {
+    if id.is_empty() || id.chars().count() > LONGEST_ID || !id.chars().all(is_plain) {
         return Err(format!("{name}: expected at most {LONGEST_ID} letters, digits, dashes, dots and underscores"));
     }
-    Ok(Some(id.to_owned()))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Hooks of agents that people already run: the program asks before each call, the gateway decides, and the program acts.
+//! Calls of agents that people already run: the program's hook, or a proxy before it, asks about each call, the gateway decides, and
+//! the program acts.
 //!
 //! It must not know rules, or what a tool does: a call becomes a request of the engine. Source: docs/protocol/hooks.md.
 
@@ -8,9 +9,11 @@ mod decided_calls;
 mod http_route;
 mod input;
 mod open_hooks;
+mod proxied_calls;
 mod ran_calls;
 mod real_paths;
 
 pub use adapter::{HookAdapter, HookRequest, PROOF_MARK};
 pub use answers::HookReply;
 pub use http_route::{PATH, routes};
+pub use proxied_calls::{ProxiedCall, ProxyAnswer, ProxyDecision, SurfaceAnswer, SurfaceDecision};

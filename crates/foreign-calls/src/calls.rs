@@ -63,7 +63,7 @@ impl std::fmt::Display for CallProblem {
 
 /// Receiver of the progress of a call.
 pub trait ProgressSink {
-    /// Reports that a call still waits, for `gate` if a person decides.
+    /// Reports that a call waits, for `gate` if a person decides: at once if that is known, and again in intervals.
     fn report_wait(&mut self, gate: Option<GateId>) -> impl Future<Output = ()> + Send;
 }
 
@@ -183,7 +183,12 @@ impl<P: ProgressSink> ForeignCall<'_, P> {
                 self.calls.outcomes.forget_closed(call);
                 return Err(CallProblem::Refused("The outcome of this call is no longer known".to_owned()));
             }
-            RequestState::Open { gate } => gate.into_iter().for_each(|gate| self.calls.outcomes.note_gate(call, gate)),
+            RequestState::Open { gate } => {
+                if let Some(gate) = gate {
+                    self.calls.outcomes.note_gate(call, gate);
+                    self.progress.report_wait(Some(gate)).await;
+                }
+            }
         }
         let mut ticks = interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
         let mut closing = self.calls.closing.subscribe();

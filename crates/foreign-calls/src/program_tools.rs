@@ -74,6 +74,20 @@ const COPILOT: [SharedTool; 4] = [
     file_tool(&["edit"], "edit", &["path"], ToolEffect::Changes),
 ];
 
+const OPENCODE: [SharedTool; 4] = [
+    shell_tool(&["bash"], &["command"], &["workdir"]),
+    file_tool(&["read"], "read", &["filePath"], ToolEffect::Reads),
+    file_tool(&["write"], "write", &["filePath"], ToolEffect::Changes),
+    file_tool(&["edit"], "edit", &["filePath"], ToolEffect::Changes),
+];
+/// The proxy of an agent of ACP names them: the protocol has only kinds.
+const ACP: [SharedTool; 4] = [
+    shell_tool(&["bash"], &["command"], &["cwd"]),
+    file_tool(&["read"], "read", &["path"], ToolEffect::Reads),
+    file_tool(&["write"], "write", &["path"], ToolEffect::Changes),
+    file_tool(&["edit"], "edit", &["path"], ToolEffect::Changes),
+];
+
 const fn shell_tool(
     names: &'static [&'static str],
     given: &'static [&'static str],
@@ -97,6 +111,8 @@ const fn shared_tools(protocol: Protocol) -> (&'static str, &'static [SharedTool
         Protocol::Codex => ("codex", &CODEX),
         Protocol::Gemini => ("gemini", &GEMINI),
         Protocol::Copilot => ("copilot", &COPILOT),
+        Protocol::Opencode => ("opencode", &OPENCODE),
+        Protocol::Acp => ("acp", &ACP),
         _ => ("claude", &CLAUDE),
     }
 }
@@ -226,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_other_agents_have_too_has_their_name_and_signature() {
-        use Protocol::{Claude, Codex, Copilot, Gemini, Mcp};
+        use Protocol::{Acp, Claude, Codex, Copilot, Gemini, Mcp, Opencode};
         for (protocol, name, input, signature, arguments) in [
             (
                 Claude,
@@ -262,6 +278,12 @@ mod tests {
             (Copilot, "bash", json!({"command": "ls"}), "bash(ls)", json!({"command": "ls"})),
             (Copilot, "create", json!({"path": "a"}), "write(a)", json!({"path": "a"})),
             (Copilot, "report_intent", json!({}), "copilot__report_intent", json!({})),
+            (Opencode, "bash", json!({"command": "ls"}), "bash(ls)", json!({"command": "ls"})),
+            (Opencode, "edit", json!({"filePath": "a"}), "edit(a)", json!({"path": "a"})),
+            (Opencode, "webfetch", json!({"url": "x"}), "opencode__webfetch", json!({"url": "x"})),
+            (Acp, "bash", json!({"command": "ls"}), "bash(ls)", json!({"command": "ls"})),
+            (Acp, "write", json!({"path": "a", "content": "x"}), "write(a)", json!({"path": "a", "content": "x"})),
+            (Acp, "fetch", json!({"url": "x"}), "acp__fetch", json!({"url": "x"})),
         ] {
             let mut call = translate_call(protocol, name, map(input), "/w").unwrap();
             let folder = call.arguments.remove("cwd");

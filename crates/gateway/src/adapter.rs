@@ -244,7 +244,7 @@ mod tests {
         let refused = find_adapter("front", &environment, root.path()).unwrap_err();
         assert!(
             refused.ends_with(
-                "expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, omp, gjc"
+                "expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, acp, opencode, omp, gjc"
             ),
             "{refused}"
         );

@@ -2,6 +2,7 @@
 //!
 //! One JSON object a line in each direction. Only the user whose gateway it is can open it.
 
+mod proxied_call;
 mod socket;
 
 use std::time::Duration;
@@ -20,7 +21,9 @@ use countersign_view::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use countersign_adapter_hooks::{HookReply, HookRequest, PROOF_MARK};
+pub use countersign_adapter_hooks::{
+    HookReply, HookRequest, PROOF_MARK, ProxiedCall, ProxyAnswer, ProxyDecision, SurfaceAnswer, SurfaceDecision,
+};
 pub use socket::DataDirLock;
 pub use socket::{ControlSocket, FILE, SocketParts, has_room};
 
@@ -77,6 +80,10 @@ pub enum Request {
     Mcp,
     /// Asks about a call of an agent, as its hook. The connection stays until the answer.
     Hook(Box<HookRequest>),
+    /// Asks about a call of an agent, as the proxy before it. The connection stays until the decision.
+    ProxiedCall(Box<ProxiedCall>),
+    /// Reports a call that an agent behind a proxy ran.
+    ProxiedRun(Box<ProxiedCall>),
     /// Log level, or with a level a change of it.
     LogLevel {
         /// New level.
@@ -142,6 +149,9 @@ async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalI
         Request::ReloadMcp { .. } => Err("approvals are handled by the socket, not here".to_owned()),
         Request::Mcp => Err("an MCP request needs a connection of its own".to_owned()),
         Request::Hook(_) => Err("a hook needs a connection of its own".to_owned()),
+        Request::ProxiedCall(_) | Request::ProxiedRun(_) => {
+            Err("calls of proxies are handled by the socket, not here".to_owned())
+        }
         Request::LogLevel { .. } => Err("log levels are handled by the socket, not here".to_owned()),
         Request::Revoke { id } => Ok(json!({ "revoked": decisions::revoke_by_id(&source, &id, by).await? })),
     }

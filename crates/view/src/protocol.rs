@@ -28,6 +28,10 @@ pub enum Protocol {
     Gemini,
     /// Hooks of Copilot CLI.
     Copilot,
+    /// Agent Client Protocol, of editors and of the agents behind a proxy.
+    Acp,
+    /// opencode: its plugin, and its requests for permission.
+    Opencode,
     /// The gateway's own HTTP interface.
     Api,
     /// The gateway's web console.
@@ -36,7 +40,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// The protocols that a gateway serves, in the order in which texts list them.
-    pub const OF_GATEWAY: [Self; 10] = [
+    pub const OF_GATEWAY: [Self; 12] = [
         Self::AgentGate,
         Self::Console,
         Self::Api,
@@ -47,12 +51,17 @@ impl Protocol {
         Self::Codex,
         Self::Gemini,
         Self::Copilot,
+        Self::Acp,
+        Self::Opencode,
     ];
     /// The protocols over standard input and output. Each has a rules file in its agent directory.
     pub const STDIO: [Self; 2] = [Self::Omp, Self::Gjc];
 
     /// The protocols whose programs run what the gateway allows.
-    pub const FOREIGN: [Self; 5] = [Self::Mcp, Self::Claude, Self::Codex, Self::Gemini, Self::Copilot];
+    pub const FOREIGN: [Self; 7] =
+        [Self::Mcp, Self::Claude, Self::Codex, Self::Gemini, Self::Copilot, Self::Acp, Self::Opencode];
+    /// The protocols of programs before which a proxy stands.
+    pub const PROXIED: [Self; 3] = [Self::Acp, Self::Codex, Self::Opencode];
     /// The protocols of hooks.
     pub const HOOKS: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Copilot];
 
@@ -69,6 +78,8 @@ impl Protocol {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::Copilot => "copilot",
+            Self::Acp => "acp",
+            Self::Opencode => "opencode",
             Self::Api => "api",
             Self::Console => "console",
         }

@@ -6,5 +6,6 @@ mod decisions;
 mod failures;
 mod hook_process;
 mod http;
+mod proxied_calls;
 mod ran_calls;
 mod repeated_calls;

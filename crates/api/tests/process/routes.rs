@@ -141,7 +141,7 @@ fn a_gate_is_listed_read_and_answered_once() {
     is_problem(
         &ana.get("/api/v1/gates?door=bogus"),
         400,
-        "expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, omp, gjc",
+        "expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, acp, opencode, omp, gjc",
     );
     is_problem(&ana.post(&path("allow"), json!({ "scope": "always", "rule": "*" })), 422, "not proposed");
     is_problem(&ana.post(&path("answer"), json!({ "answers": ["yes"] })), 422, "allowed or denied");

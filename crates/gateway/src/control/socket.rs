@@ -35,7 +35,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{ControlReply, Request, answer_request};
+use super::{ControlReply, Request, answer_request, proxied_call::ProxiedConnection};
 use crate::{mcp_approvals, mcp_changes::apply_changes, mcp_tools::McpTools};
 
 /// Name of the socket in the data directory.
@@ -279,6 +279,15 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
                 let _open = open_connections.hooks.increment_guard();
                 return answer_hook(hooks, &hook, reading, &mut writing).await;
             }
+            Ok(Request::ProxiedCall(call)) => {
+                let _open = open_connections.hooks.increment_guard();
+                let proxied = ProxiedConnection { hooks, handle: &attach_server.handle, by };
+                return proxied.answer_call(&call, reading, &mut writing).await;
+            }
+            Ok(Request::ProxiedRun(call)) => match hooks.compare_proxied(&call).await {
+                Ok(()) => ControlReply::Ok(json!({})),
+                Err(problem) => ControlReply::Error(problem),
+            },
             Ok(Request::LogLevel { .. }) if !may_attach => {
                 ControlReply::Error("only the gateway's own user may change the log level".to_owned())
             }
@@ -349,7 +358,7 @@ async fn refuse_connection(stream: UnixStream, refusals: &Semaphore) -> std::io:
     write_reply(&mut writing, &ControlReply::Error(listen::peer::REFUSED_HERE.to_owned())).await
 }
 
-async fn write_reply(writing: &mut OwnedWriteHalf, answered: &ControlReply) -> std::io::Result<()> {
+pub(super) async fn write_reply(writing: &mut OwnedWriteHalf, answered: &ControlReply) -> std::io::Result<()> {
     let mut line = serde_json::to_string(answered).map_err(std::io::Error::other)?;
     line.push('\n');
     writing.write_all(line.as_bytes()).await

@@ -158,7 +158,7 @@ fn the_rules_of_an_agent_directory_are_judged_as_their_adapter_does() {
     for (refused, want) in [
         (
             &["check", "--door", "front"][..],
-            "expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, omp, gjc",
+            "expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, acp, opencode, omp, gjc",
         ),
         (&["check", "--door", "omp", "--config", "config.yaml"], "omp uses no gateway configuration"),
         (&["explain", "--door", "omp", "--agent", "pi", "bash"], "only agent-gate has agents"),
