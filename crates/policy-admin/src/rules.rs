@@ -243,14 +243,14 @@ mod tests {
             warnings(&test_inventory(known)),
             [
                 "4: unknown principal \"agent*\": expected one of kitchen-pi; this rule matches nothing",
-                "5: unknown adapter \"gate\": expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot; this rule matches nothing",
+                "5: unknown adapter \"gate\": expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, acp, opencode; this rule matches nothing",
                 "5: unknown target \"house\": expected one of homeassistant; this rule matches nothing",
             ]
         );
         assert_eq!(
             warnings(&test_inventory(KnownEntities::default())),
             [
-                "5: unknown adapter \"gate\": expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot; this rule matches nothing"
+                "5: unknown adapter \"gate\": expected one of agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, acp, opencode; this rule matches nothing"
             ],
             "`agent*` is about agents whose ids begin so, and goes before nothing about `kitchen-pi`"
         );

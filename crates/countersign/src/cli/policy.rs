@@ -57,7 +57,8 @@ pub(super) struct PolicyArgs {
     /// Configuration with the agents and tools of the rules [default: config.yaml next to the rules, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Adapter of the call, a door in rules: agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, acp, opencode, omp or gjc [default: the adapter whose agent
+    /// Adapter of the call, a door in rules: agent-gate, console, api, gsv, hermes, mcp, claude, codex, gemini, copilot, acp, opencode,
+    /// omp or gjc [default: the adapter whose agent
     /// directory contains the rules, else an adapter of the gateway, depending on the tool]
     #[arg(long, value_name = "NAME")]
     door: Option<String>,
