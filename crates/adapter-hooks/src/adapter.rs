@@ -179,12 +179,7 @@ impl HookAdapter {
 
     /// Returns the requester of a program's session, or of an agent in it, whose calls are kept in the same session. One that came with a
     /// token is of that token alone.
-    pub(crate) fn requester(
-        &self,
-        protocol: Protocol,
-        asker: &CallAsker<'_>,
-        sender: Option<&str>,
-    ) -> Arc<Requester> {
+    pub(crate) fn requester(&self, protocol: Protocol, asker: &CallAsker<'_>, sender: Option<&str>) -> Arc<Requester> {
         let from = sender.map(|from| format!("@{from}")).unwrap_or_default();
         let session = format!("{}:{}{from}", protocol.name(), asker.session);
         let agent = asker.subagent.map(|agent| format!("/{agent}")).unwrap_or_default();

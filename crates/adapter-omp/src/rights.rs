@@ -56,8 +56,9 @@ pub(super) fn allowed_tools(
 ) -> Result<ToolRegistry, String> {
     let names: Vec<String> = whole.tool_specs().map(|spec| spec.name.clone()).collect();
     let is_unknown = |pattern: &&String| !names.iter().any(|name| is_named(pattern, name));
-    // Hosts of gjc name the tools of the original, and expect silence.
-    let listed = flags.tools.iter().flatten().filter(|_| flags.product == AgentProduct::Omp);
+    // Hosts of gjc name tools that only the original has, and expect silence about some of them, but not about all.
+    let leaves_none = flags.tools.as_ref().is_some_and(|listed| listed.iter().all(|name| is_unknown(&name)));
+    let listed = flags.tools.iter().flatten().filter(|_| flags.product == AgentProduct::Omp || leaves_none);
     // Tools of MCP servers are known only while the session is open.
     let listed = listed.filter(|name| !is_server_tool(name));
     for name in listed.filter(is_unknown) {
@@ -175,6 +176,25 @@ mod tests {
             })
             .unwrap();
             assert_eq!(is_tool_left(&flags, &settings, "mcp__files__read"), want, "{flags:?} {withheld}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_tools_that_leaves_none_is_told_at_every_adapter() {
+        for (product, list, want) in [
+            (AgentProduct::Omp, "read,lsp", 1),
+            (AgentProduct::Gjc, "read,lsp", 0),
+            (AgentProduct::Omp, "bogus,lsp", 2),
+            (AgentProduct::Gjc, "bogus,lsp", 2),
+            (AgentProduct::Gjc, "mcp__files__read", 0),
+        ] {
+            let notices = RefCell::new(Vec::new());
+            let flags = flags::parse_for(product, ["--tools", list].map(str::to_owned)).unwrap();
+            let notice = |line: &str| notices.borrow_mut().push(line.to_owned());
+            allowed_tools(&flags, &AgentSettings::default(), &ToolRegistry::standard(), &notice).unwrap();
+            let notices = notices.take();
+            assert_eq!(notices.len(), want, "{product:?} {list}: {notices:?}");
+            assert!(notices.iter().all(|line| line.contains("the tools are read, write")), "{notices:?}");
         }
     }
 

@@ -77,13 +77,17 @@ impl<'a> ConfigField<'a> {
 
     /// Reports that a value must be here, unless that was reported already.
     pub(super) fn report_missing(&self) {
+        self.report_missing_as(ConfigFault::Missing(self.key.clone()));
+    }
+
+    fn report_missing_as(&self, missing: ConfigFault) {
         if self.is_unset() {
             return;
         }
         let empty = self.value.and_then(|value| value.variable.as_ref()).filter(|variable| variable.text.is_empty());
         self.report_fault(match empty {
             Some(variable) => ConfigFault::Empty { key: self.key.clone(), variable: variable.name.clone() },
-            None => ConfigFault::Missing(self.key.clone()),
+            None => missing,
         });
     }
 
@@ -217,9 +221,18 @@ impl<'a> ConfigField<'a> {
 
     /// Returns text that must be here and not be empty.
     pub(super) fn needed_text(&self) -> Option<String> {
+        self.needed_text_or(ConfigFault::Missing(self.key.clone()))
+    }
+
+    /// Returns text that must be one of a few values, which `accepted` lists for the report of a missing one.
+    pub(super) fn needed_choice(&self, accepted: &'static str) -> Option<String> {
+        self.needed_text_or(ConfigFault::MissingChoice { key: self.key.clone(), accepted })
+    }
+
+    fn needed_text_or(&self, missing: ConfigFault) -> Option<String> {
         let text = self.text().filter(|text| !text.is_empty());
         if text.is_none() && (self.is_absent() || matches!(self.value_form(), Some(ValueForm::Text(_)))) {
-            self.report_missing();
+            self.report_missing_as(missing);
         }
         text
     }

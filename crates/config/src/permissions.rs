@@ -189,7 +189,10 @@ fn read_rule(place: &ConfigField<'_>, sets: &approvals::PeopleSets) -> Option<Ru
         tool: named_text(&tool),
         args: read_args(&place.at("args")),
         principal: bound_text(place, "principal"),
-        door: bound_text(place, "door"),
+        door: place
+            .has_key("door")
+            .then(|| place.at("door").needed_choice("the name of an adapter, such as omp, mcp or claude"))
+            .flatten(),
         target: bound_text(place, "target"),
         action: action.unwrap_or(RuleAction::Deny),
         description: place.at("description").text(),

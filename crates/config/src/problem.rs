@@ -37,6 +37,14 @@ pub enum ConfigFault {
     /// A key that must be there is not, or is empty.
     #[error("Missing required config")]
     Missing(String),
+    /// A key that must have one of a few values is not there, or is empty.
+    #[error("Missing required config (must be {accepted})")]
+    MissingChoice {
+        /// The key.
+        key: String,
+        /// The accepted values.
+        accepted: &'static str,
+    },
     /// A key that must be there names a variable that is empty.
     #[error("Missing required config: the environment variable {variable} is empty")]
     Empty {

@@ -30,7 +30,7 @@ pub(super) fn read_method(place: &ConfigField<'_>) -> String {
 
 /// Reads one of the three actions, with agentpass' text for any other.
 pub(super) fn read_action(place: &ConfigField<'_>, refusal: &str) -> Option<RuleAction> {
-    match place.needed_text()?.as_str() {
+    match place.needed_choice("allow/deny/ask")?.as_str() {
         "allow" => Some(RuleAction::Allow),
         "deny" => Some(RuleAction::Deny),
         "ask" => Some(RuleAction::Ask),

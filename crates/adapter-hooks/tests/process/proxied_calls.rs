@@ -65,9 +65,12 @@ fn rules_decide_without_a_gate() {
     let denied = decide(&place, &call("rm -rf x"));
     assert_eq!(denied["decision"], "deny");
     assert!(denied["reason"].as_str().unwrap().contains("Denied by policy"), "{denied}");
-    let wrong = decide(&place, &json!({
-        "ask": "proxied_call", "program": "vim", "session": "s", "tool": "bash", "arguments": {}, "cwd": "/",
-    }));
+    let wrong = decide(
+        &place,
+        &json!({
+            "ask": "proxied_call", "program": "vim", "session": "s", "tool": "bash", "arguments": {}, "cwd": "/",
+        }),
+    );
     assert_eq!(wrong["reason"], "unknown program \"vim\": expected one of acp, codex, opencode");
     place.verify_log();
 }

@@ -105,7 +105,14 @@ fn what_is_wrong_is_named_with_its_line() {
             "rules:\n- { pattern: x, action: DENY }",
             "permissions.yaml:2: rules[0].action: Invalid permission action: 'DENY' (must be allow/deny/ask)",
         ),
-        ("rules:\n- { pattern: x }", "permissions.yaml:2: rules[0].action: Missing required config"),
+        (
+            "rules:\n- { pattern: x }",
+            "permissions.yaml:2: rules[0].action: Missing required config (must be allow/deny/ask)",
+        ),
+        (
+            "rules:\n- { pattern: x, action: '' }",
+            "permissions.yaml:2: rules[0].action: Missing required config (must be allow/deny/ask)",
+        ),
         ("defaults:\n- { action: deny }", "permissions.yaml:2: defaults[0].pattern: Missing required config"),
         ("rules:\n- { pattern: '', action: deny }", "permissions.yaml:2: rules[0].pattern: Missing required config"),
         ("rules:\n- { tool: '', action: deny }", "permissions.yaml:2: rules[0].tool: Missing required config"),
@@ -169,7 +176,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "rules:\n- { pattern: x, door: '', action: allow }",
-            "permissions.yaml:2: rules[0].door: Missing required config",
+            "permissions.yaml:2: rules[0].door: Missing required config (must be the name of an adapter, such as omp, mcp or claude)",
         ),
         ("rules:\n- { pattern: x, target: [a], action: allow }", "permissions.yaml:2: rules[0].target: expected text"),
         ("rules:\n- { pattern: x, action: deny, action: ask }", "permissions.yaml:2: duplicate key action"),

@@ -94,8 +94,10 @@ pub enum PatternOddity {
     Dash {
         /// The dash.
         letter: char,
-        /// The pattern with a hyphen.
+        /// The pattern with hyphens.
         proposed: String,
+        /// The pattern with single ones, where a writer may have meant several short options.
+        short: Option<String>,
     },
 }
 
@@ -127,9 +129,10 @@ impl fmt::Display for PatternOddity {
             Self::Folder { proposed } => {
                 write!(f, "matches only a path that ends with a slash; write \"{proposed}\" for everything in the folder")
             }
-            Self::Dash { letter, proposed } => {
+            Self::Dash { letter, proposed, short } => {
                 let code = u32::from(*letter);
-                write!(f, "contains the dash U+{code:04X}, which does not start an option; write \"{proposed}\"")
+                write!(f, "contains the dash U+{code:04X}, which does not start an option; write \"{proposed}\"")?;
+                short.iter().try_for_each(|short| write!(f, " or \"{short}\""))
             }
         }
     }
@@ -192,11 +195,17 @@ fn pattern_oddities(pattern: &str) -> Vec<PatternOddity> {
     }
     let dash = if pattern.is_ascii() { None } else { DASH.captures(pattern) };
     if let Some(letter) = dash.and_then(|found| found["dash"].chars().next()) {
-        let proposed = DASH.replace_all(pattern, |found: &Captures<'_>| {
-            let hyphens = if found["name"].chars().count() == 1 { "-" } else { "--" };
-            format!("{}{hyphens}{}", &found["before"], &found["name"])
-        });
-        found.push(PatternOddity::Dash { letter, proposed: proposed.into_owned() });
+        let with_hyphens = |of_words: &str| {
+            let replaced = DASH.replace_all(pattern, |found: &Captures<'_>| {
+                let hyphens = if found["name"].chars().count() == 1 { "-" } else { of_words };
+                format!("{}{hyphens}{}", &found["before"], &found["name"])
+            });
+            replaced.into_owned()
+        };
+        let (proposed, short) = (with_hyphens("--"), with_hyphens("-"));
+        // Programs that write text turn two hyphens into the longer dash, or any hyphen into the shorter one.
+        let short = Some(short).filter(|short| letter != '\u{2014}' && *short != proposed);
+        found.push(PatternOddity::Dash { letter, proposed, short });
     }
     found
 }
@@ -249,8 +258,17 @@ fn foreign_form(pattern: &str, origin: &RuleOrigin) -> Option<RuleWarning> {
         None => match pattern.split_once(':').filter(|(tool, _)| tool.eq_ignore_ascii_case(SHELL)) {
             Some((_, command)) => Some(warning(&begins(pattern), command.trim())),
             // No tool has a name of several words.
-            None => (pattern.trim().contains(' ') && !pattern.starts_with(['*', '?', '[']))
-                .then(|| warning(&begins(pattern), pattern.trim())),
+            None if pattern.trim().contains(' ') && !pattern.starts_with(['*', '?', '[']) => {
+                let words = pattern.trim();
+                // A shell is a command too, if it gets options or a script.
+                let is_script = |rest: &str| {
+                    rest.starts_with('-') || rest.split(' ').next().is_some_and(|word| word.contains(['.', '/']))
+                };
+                let command = words.split_once(' ');
+                let command = command.filter(|(tool, rest)| tool.eq_ignore_ascii_case(SHELL) && !is_script(rest));
+                Some(warning(&begins(pattern), command.map_or(words, |(_, command)| command.trim())))
+            }
+            None => None,
         },
         Some(_) => None,
     }
@@ -328,6 +346,8 @@ mod tests {
             ("Bash: npm test", foreign_warning("Bash: npm test", "Bash: npm test", "bash(npm test)")),
             ("bash:ls*", foreign_warning("bash:ls", "bash:ls*", "bash(ls*)")),
             ("bash x.sh *", foreign_warning("bash x.sh ", "bash x.sh *", "bash(bash x.sh *)")),
+            ("bash rm *", foreign_warning("bash rm ", "bash rm *", "bash(rm *)")),
+            ("bash -c *", foreign_warning("bash -c ", "bash -c *", "bash(bash -c *)")),
             ("bash(command=rm *)", foreign_warning("bash(command=rm ", "bash(command=rm *)", "bash(rm *)")),
             ("bash(command: rm *)", foreign_warning("bash(command: rm ", "bash(command: rm *)", "bash(rm *)")),
             (
@@ -420,7 +440,14 @@ mod tests {
             ("read('x*')", oddity_warning("read('x*')", quotes, "read(x*)")),
             ("bash( git *)", oddity_warning("bash( git *)", blanks, "bash(git *)")),
             ("read(x )", oddity_warning("read(x )", blanks, "read(x)")),
-            ("bash(git –force)", oddity_warning("bash(git –force)", &dash("2013"), "bash(git --force)")),
+            (
+                "bash(git –force)",
+                vec![format!(
+                    "p:1: \"bash(git –force)\" {}; write \"bash(git --force)\" or \"bash(git -force)\"",
+                    dash("2013")
+                )],
+            ),
+            ("bash(rm –f)", oddity_warning("bash(rm –f)", &dash("2013"), "bash(rm -f)")),
             ("bash(git —force −f *)", oddity_warning("bash(git —force −f *)", &dash("2014"), "bash(git --force -f *)")),
             ("bash(ls .*)", vec![]),
             ("read(*/.*)", vec![]),
