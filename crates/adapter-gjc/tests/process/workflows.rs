@@ -212,6 +212,23 @@ fn a_gate_that_nobody_answered_is_unknown() {
     assert_eq!(response["error"]["code"], "already_resolved", "{response}");
     host.close_cleanly();
 
+    let place = HostFixture::new();
+    place.provider.script_replies([text_reply("first"), plan("p"), text_reply("done")]);
+    let mut host = start(&place, &[]);
+    let budget = json!({"max_tokens": 100_000, "max_tool_calls": 9, "max_wall_time_ms": 60_000, "max_cost_usd": 9});
+    let declaration = json!({"actor": "ci", "budget": budget, "scopes": ["session", "message:read"], "action_allowlist": ["command.session", "command.message_read"]});
+    host.command_data(json!({"type": "negotiate_unattended", "declaration": declaration}));
+    let from = host.send_prompt("go");
+    event(&host, from, "agent_end");
+    let from = host.send_prompt("go");
+    let left = gate(&host, from);
+    // The session that it leaves and enters is the same one.
+    let file = host.session_state()["sessionFile"].clone();
+    host.command_data(json!({"type": "switch_session", "sessionPath": file}));
+    let response = respond(&mut host, &left, &json!({"decision": "approve"}));
+    assert_eq!(response["error"]["code"], "unknown_gate", "{response}");
+    host.close_cleanly();
+
     let place = HostFixture::with_config("countersign: { gates: { approval: { timeout: 1 } } }\n");
     place.provider.script_replies([plan("p"), text_reply("done")]);
     let mut host = start(&place, &[]);
@@ -222,6 +239,25 @@ fn a_gate_that_nobody_answered_is_unknown() {
     let response = respond(&mut host, &expired, &json!({"decision": "approve"}));
     assert_eq!(response["error"]["code"], "unknown_gate", "{response}");
     host.close_cleanly();
+}
+
+#[test]
+fn a_client_of_the_first_release_gets_gates_without_options() {
+    for (value, has_options) in [(None, true), (Some("none"), false)] {
+        let place = HostFixture::new();
+        place.provider.script_replies([plan("p"), text_reply("done")]);
+        let mut command = crate::rpc::command(&place, &[]);
+        command.envs(value.map(|value| ("GJC_RPC_GATE_OPTIONS", value)));
+        let mut host = RpcHost::spawn(command);
+        host.wait_event(0, "ready");
+        negotiate(&mut host);
+        let from = host.send_prompt("go");
+        let opened = gate(&host, from);
+        assert_eq!(opened["options"].is_array(), has_options, "{opened}");
+        respond(&mut host, &opened, &json!({"decision": "approve"}));
+        event(&host, from, "agent_end");
+        host.close_cleanly();
+    }
 }
 
 #[test]

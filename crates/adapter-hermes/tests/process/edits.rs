@@ -588,6 +588,29 @@ fn the_reasoning_effort_in_the_settings_is_requested() {
 }
 
 #[test]
+fn a_feature_that_is_missing_is_answered_so_that_a_front_end_hides_it() {
+    let talk = GatewayOptions::for_web().create();
+    let (_gateway, http) = talk.start_web();
+    for (path, shown, want) in [
+        ("/api/personalities", "/personalities", json!([])),
+        ("/api/skills", "/skills", json!([])),
+        ("/api/crons", "/jobs", json!([])),
+        ("/api/plugins", "/plugins", json!([])),
+        ("/api/mcp/servers", "/servers", json!([])),
+        ("/api/updates/check", "/disabled", json!(true)),
+        ("/api/dashboard/status", "/available", json!(false)),
+        ("/api/transcribe/capability", "/available", json!(false)),
+        ("/api/provider/quota", "/supported", json!(false)),
+        ("/api/git-info", "/git", Value::Null),
+    ] {
+        let reply = http.get(path);
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+        let body: Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!(body.pointer(shown), Some(&want), "{path}: {body}");
+    }
+}
+
+#[test]
 fn what_is_not_public_is_401_before_it_is_404_or_405() {
     let talk = GatewayOptions::for_web().with_config("web: { password: correct-horse-battery }\n").create();
     let (_gateway, http) = talk.start_web();

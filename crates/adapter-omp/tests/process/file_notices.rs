@@ -56,6 +56,9 @@ fn a_session_file_with_a_damaged_line_keeps_what_came_before_it() {
         let message = notice["message"].as_str().unwrap();
         assert!(message.contains(file.to_str().unwrap()) && message.contains("1 line could not be read"), "{message}");
         assert_eq!(again.message_texts(), ["one", "ok", "ok", "three", "ok"]);
+        // People who start it by hand read the same on stderr.
+        let end = again.close();
+        assert!(end.code == Some(0) && end.stderr.contains("1 line could not be read"), "{end:?}");
     }
 }
 

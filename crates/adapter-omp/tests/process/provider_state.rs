@@ -1,4 +1,4 @@
-//! State that a provider gives with an answer and requires back: through the session file, a resume, a branch and a compaction, and to no
+//! State that a provider gives with an answer and requires back: through the session file, a resume and a branch, and to no
 //! other provider.
 
 use countersign_testkit::process::{

@@ -82,7 +82,12 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedE
         ("--config", "", &["--config", "../more.yml"], Asks(touch())),
         ("--config", "", &["--config", "none.yml"], Refused("none.yml: there is no such file")),
         ("--no-session", "", &["--no-session"], Elsewhere("sessions::")),
-        ("--models", "", &["--models", "fake/*"], Elsewhere("choosing::")),
+        (
+            "--models",
+            "",
+            &["--models", "fake/*"],
+            Elsewhere("model_scope::only_models_that_flag_and_settings_mean_are_cycled_through"),
+        ),
         ("--models", "", &["--models", "bogus"], Refused("--models bogus: no usable model is left to cycle through")),
         (
             "--exclude-tools",
@@ -124,7 +129,12 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedE
             &[],
             Elsewhere("settings::images_are_kept_from_the_model_where_the_settings_say_so"),
         ),
-        ("enabledModels", "", &[], Elsewhere("choosing::")),
+        (
+            "enabledModels",
+            "",
+            &[],
+            Elsewhere("model_scope::only_models_that_flag_and_settings_mean_are_cycled_through"),
+        ),
         ("bashInterceptor.enabled", "bashInterceptor: { enabled: true }", &[], Denied(touch())),
         (
             "bashInterceptor.patterns",
@@ -173,8 +183,13 @@ fn rows() -> Vec<(&'static str, &'static str, &'static [&'static str], ExpectedE
                 "`excludeFromContext` must be false",
             ),
         ),
-        ("writable", "", &[], Elsewhere("lending::")),
-        ("hidden", "", &[], Elsewhere("lent::")),
+        ("writable", "", &[], Elsewhere("released_clients::a_host_answers_for_what_lies_behind_its_uris")),
+        (
+            "hidden",
+            "",
+            &[],
+            Elsewhere("host_capabilities::a_hidden_tool_is_there_and_not_shown_and_one_that_stays_is_as_it_was"),
+        ),
     ]
 }
 
