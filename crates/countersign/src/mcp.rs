@@ -1,33 +1,33 @@
 //! `countersign mcp`: a pipe between an MCP host on standard input and output, and the gateway that runs, or a gateway of its own.
 //!
-//! It must not know what the lines say.
+//! It must not know what a message says, but which ones are requests without a reply.
+
+mod open_requests;
+mod relay;
 
 use std::{
     fs,
-    io::{self, BufRead as _, BufReader, ErrorKind, Read, Write},
+    io::{self, BufRead as _, BufReader, ErrorKind, Write as _},
     net::Shutdown,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use countersign_config::ConfigFlags;
 use countersign_gateway::{
     control::{ControlReply, FILE, Request},
     mcp_tools::STARTED_BY,
 };
 
+use self::relay::{ConnectProblem, GatewayConnection, GatewayConnector};
 use crate::{exit::fail_with, serve};
 
 /// Time for the last answers once the host has gone.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Number of bytes that are read at once.
+/// Size of the buffers of lines, in bytes.
 const CHUNK: usize = 64 * 1024;
 
 /// Connects the host to the gateway whose data directory is `folder`.
@@ -40,39 +40,66 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<ExitCode> {
             folder.display()
         );
     }
-    let stream = UnixStream::connect(folder.join(FILE)).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            let no_gateway = format!("no gateway runs with the data directory {}", folder.display());
-            anyhow::anyhow!(
-                "{no_gateway}: start one with `countersign serve`, or select another with --config or --data"
-            )
+    let mut connector = SocketConnector { folder: folder.to_owned() };
+    let first = connector.connect().map_err(|problem| anyhow::anyhow!(problem.into_text()))?;
+    let host = BufReader::with_capacity(CHUNK, io::stdin());
+    let ended = relay::run(connector, first, host, io::stdout(), |gateway: Option<UnixStream>| {
+        if let Some(gateway) = gateway {
+            let _ = gateway.shutdown(Shutdown::Write);
+            // The gateway closes after its last answer.
+            std::thread::sleep(FAREWELL);
         }
-        _ => anyhow::Error::from(error).context(format!("cannot connect to the gateway in {}", folder.display())),
-    })?;
-    let reading = open_connection(&stream)?;
-    let mut writing = stream.try_clone()?;
-    let host_gone = Arc::new(AtomicBool::new(false));
-    let is_gone = Arc::clone(&host_gone);
-    std::thread::spawn(move || {
-        let copied = copy(&mut io::stdin().lock(), &mut writing);
-        if copied.is_err() {
-            // The gateway has gone, which the other side reports.
-            return;
-        }
-        is_gone.store(true, Ordering::SeqCst);
-        let _ = writing.shutdown(Shutdown::Write);
-        // The gateway closes after its last answer.
-        std::thread::sleep(FAREWELL);
         std::process::exit(0);
     });
-    copy(&mut { reading }, &mut io::stdout().lock()).context("the connection to the gateway failed")?;
-    if host_gone.load(Ordering::SeqCst) {
-        return Ok(ExitCode::SUCCESS);
+    Ok(match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => fail_with(&problem),
+    })
+}
+
+/// Connections to the control socket of a data directory.
+struct SocketConnector {
+    folder: PathBuf,
+}
+
+impl GatewayConnector for SocketConnector {
+    type Reading = BufReader<UnixStream>;
+    type Writing = UnixStream;
+
+    fn connect(&mut self) -> Result<GatewayConnection<BufReader<UnixStream>, UnixStream>, ConnectProblem> {
+        let folder = self.folder.display();
+        let absent = |problem: String| ConnectProblem::Absent(problem);
+        let stream = UnixStream::connect(self.folder.join(FILE)).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => absent(format!(
+                "no gateway runs with the data directory {folder}: start one with `countersign serve`, or select another with \
+                 --config or --data"
+            )),
+            _ => absent(format!("cannot connect to the gateway in {folder}: {error}")),
+        })?;
+        let opened = open_connection(&stream).map_err(|error| match error {
+            OpenFault::Lost(error) => absent(format!("the gateway in {folder} closed the connection: {error}")),
+            OpenFault::Refused(problem) => ConnectProblem::Refused(problem),
+        })?;
+        Ok(GatewayConnection { reading: opened, writing: stream })
     }
-    let folder = folder.display();
-    Ok(fail_with(&format!(
-        "the gateway with the data directory {folder} has gone: pending calls stay pending there, repeat them when it runs again"
-    )))
+
+    fn pause(&mut self, pause: Duration) {
+        std::thread::sleep(pause);
+    }
+}
+
+/// Reason why a connection of MCP was not opened.
+enum OpenFault {
+    /// The connection failed.
+    Lost(io::Error),
+    /// The gateway refuses it.
+    Refused(String),
+}
+
+impl From<io::Error> for OpenFault {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
 }
 
 /// Runs a gateway for the host alone, with the data directory `folder`. It ends with the host.
@@ -103,38 +130,22 @@ pub(crate) fn run_standalone(
 }
 
 /// Asks for a connection of MCP and returns its reading side.
-fn open_connection(mut stream: &UnixStream) -> anyhow::Result<BufReader<UnixStream>> {
-    let mut line = serde_json::to_vec(&Request::Mcp)?;
+fn open_connection(mut stream: &UnixStream) -> Result<BufReader<UnixStream>, OpenFault> {
+    let mut line = serde_json::to_vec(&Request::Mcp).map_err(io::Error::from)?;
     line.push(b'\n');
-    stream.write_all(&line).context("cannot write to the gateway")?;
+    stream.write_all(&line)?;
     let mut reading = BufReader::with_capacity(CHUNK, stream.try_clone()?);
     let mut answer = String::new();
-    if reading.read_line(&mut answer).context("cannot read from the gateway")? == 0 {
-        bail!("the gateway closed the connection");
+    if reading.read_line(&mut answer)? == 0 {
+        return Err(OpenFault::Lost(ErrorKind::UnexpectedEof.into()));
     }
     match serde_json::from_str(&answer) {
         Ok(ControlReply::Ok(_)) => Ok(reading),
-        Ok(ControlReply::Error(problem)) => bail!("{problem}"),
-        Err(error) => bail!("invalid answer of the gateway: {error}"),
+        Ok(ControlReply::Error(problem)) => Err(OpenFault::Refused(problem)),
+        Err(error) => Err(OpenFault::Refused(format!("invalid answer of the gateway: {error}"))),
     }
 }
 
 fn is_same(folder: &Path, other: &Path) -> bool {
     folder == other || fs::canonicalize(folder).ok().is_some_and(|folder| fs::canonicalize(other).ok() == Some(folder))
-}
-
-/// Copies everything as it comes.
-fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        let length = match from.read(&mut chunk) {
-            Ok(0) => return Ok(()),
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        to.write_all(&chunk[..length])?;
-        to.flush()?;
-    }
 }

@@ -138,14 +138,23 @@ impl CaseRun<'_> {
         let (script, mut host) = self.start_turn(2)?;
         let gate = self.gateway.wait_gate()?;
         self.gateway.kill();
-        let lost = self.context.stub.wait_result(script, 1, NOTICE);
+        // Over stdio the command repeats the call, and the host knows of nothing.
+        let is_repeated = matches!(self.connection, McpConnection::Stdio(_));
+        let lost = if is_repeated { None } else { Some(self.context.stub.wait_result(script, 1, NOTICE)) };
         self.gateway.restart()?;
         ensure!(self.gateway.pending_gates()? == [gate.clone()], "the gate did not survive");
         self.gateway.answer_gate(&gate, GateAnswer::Allow)?;
         self.wait_actions(1)?;
         let facts = match lost {
-            Ok(lost) => format!("the model got {:?}; {}", shown(&lost), self.repeat_call(script, &mut host)?),
-            Err(_) => {
+            None => {
+                let result = self.context.stub.wait_result(script, 1, LIMIT)?;
+                ensure!(result.contains(DONE), "unexpected result: {result}");
+                self.context.stub.release_call(script);
+                drop(host);
+                "the same call gets the outcome".to_owned()
+            }
+            Some(Ok(lost)) => format!("the model got {:?}; {}", shown(&lost), self.repeat_call(script, &mut host)?),
+            Some(Err(_)) => {
                 drop(host);
                 self.take_outcome()?;
                 format!("no result within {} s; the next session gets the outcome", NOTICE.as_secs())
@@ -198,23 +207,20 @@ impl CaseRun<'_> {
         Ok(format!("the model got {:?}", shown(&result)))
     }
 
-    /// Kills the gateway while the host asks it, and allows the call for the next session.
+    /// Kills the gateway while the host asks it, and allows the call after the restart.
     fn kill_at_permission(&mut self) -> anyhow::Result<String> {
         let (script, mut host) = self.start_shell()?;
         let gate = self.gateway.wait_gate()?;
         self.gateway.kill();
+        self.gateway.restart()?;
+        ensure!(!self.effect().exists(), "the command ran before the answer");
+        self.gateway.answer_gate(&gate, GateAnswer::Allow)?;
         let result = self.context.stub.wait_result(script, 1, LIMIT)?;
         finish(&mut host)?;
-        ensure!(!self.effect().exists(), "the command ran; the model got {result:?}");
-        self.gateway.restart()?;
-        self.gateway.answer_gate(&gate, GateAnswer::Allow)?;
-        let (script, mut host) = self.start_shell()?;
-        self.context.stub.wait_result(script, 1, LIMIT)?;
-        finish(&mut host)?;
         let lines = fs::read_to_string(self.effect()).unwrap_or_default();
-        ensure!(lines == "ran\n", "the next session wrote {lines:?}");
-        ensure!(self.gateway.pending_gates()?.is_empty(), "the repeated call opened a gate");
-        Ok(format!("the model got {:?}; the next session takes the decision", shown(&result)))
+        ensure!(lines == "ran\n", "the command wrote {lines:?}; the model got {result:?}");
+        ensure!(self.gateway.pending_gates()?.is_empty(), "the repeated question opened a gate");
+        Ok("the same question gets the decision".to_owned())
     }
 
     /// Starts the host with a script that calls the tool of the service.

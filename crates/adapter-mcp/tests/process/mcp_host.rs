@@ -114,11 +114,6 @@ impl McpHost {
         drop(self.input.take());
         self.child.wait().unwrap().code()
     }
-
-    /// Waits until the process has ended by itself, and returns the exit code.
-    pub(crate) fn wait_end(mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
-    }
 }
 
 impl Drop for McpHost {

@@ -3,7 +3,7 @@
 use countersign_testkit::process::{GatewayFixture, GatewayServer};
 use serde_json::{Value, json};
 
-use crate::mcp_host::{McpHost, SESSIONLESS, sessionless, text};
+use crate::mcp_host::{McpHost, SESSIONLESS, request, sessionless, text};
 
 const TOOLS: [&str; 8] =
     ["ask_human", "request_approval", "permission_prompt", "gate_status", "gate_wait", "look", "turn", "lookup"];
@@ -77,20 +77,43 @@ fn without_a_gateway_the_host_is_told_why() {
 }
 
 #[test]
-fn a_host_whose_gateway_ends_gets_errors_and_the_end_of_its_process() {
+fn a_host_whose_gateway_ends_keeps_its_process_and_gets_the_next_gateway() {
     let place = GatewayFixture::new();
     let mut gateway = GatewayServer::start(&place);
     let mut host = McpHost::start_initialized(&place);
     host.send_call(1, "turn", json!({ "thing": "door" }));
-    place.wait_gate();
+    let gate = place.wait_gate();
+    // An orderly end answers what is open.
     assert_eq!(gateway.stop().code, Some(0));
     assert_eq!(host.wait_reply(1)["error"]["code"], json!(-32603));
-    assert_eq!(host.wait_end(), Some(1));
+    // What comes meanwhile waits for the next gateway.
+    host.send_call(2, "turn", json!({ "thing": "door" }));
     let gateway = GatewayServer::start(&place);
-    let host = McpHost::start_initialized(&place);
-    assert_eq!(place.pending_gates().len(), 1, "it decides nothing");
+    host.wait_message("list_changed", |message| message["method"] == json!("notifications/tools/list_changed"));
+    host.request(3, "ping", json!({}));
+    assert_eq!(place.wait_gate(), gate, "the end decided nothing");
     gateway.kill();
-    assert_eq!(host.wait_end(), Some(1));
+    let _gateway = GatewayServer::start(&place);
+    place.allow_gate(&gate);
+    assert_eq!(host.wait_reply(2)["result"]["isError"], json!(false));
+    assert_eq!(place.service.request_count("/turn/door"), 1);
+    assert_eq!(host.finish(), Some(0));
+    place.verify_log();
+}
+
+#[test]
+fn a_call_of_a_host_without_initialize_survives_a_crash() {
+    let place = GatewayFixture::new();
+    let gateway = GatewayServer::start(&place);
+    let mut host = McpHost::start(&place);
+    let call = sessionless(json!({ "name": "turn", "arguments": { "thing": "door" } }));
+    host.send(&request(1, "tools/call", call));
+    let gate = place.wait_gate();
+    gateway.kill();
+    let _gateway = GatewayServer::start(&place);
+    place.allow_gate(&gate);
+    assert_eq!(host.wait_reply(1)["result"]["isError"], json!(false));
+    assert_eq!(place.service.request_count("/turn/door"), 1);
 }
 
 #[test]
