@@ -62,7 +62,7 @@ pub use self::{
         RuleSet, RuleSource,
     },
     search_budget::SearchBudget,
-    shell::{LineClasses, files},
+    shell::{LineClasses, files, reads_open_input},
     state::{Event, ServerChange, State},
     subject::{EffectReach, PolicySubject},
     verdict::{NamedRule, Verdict, VerdictCause, VerdictReason},

@@ -25,6 +25,12 @@ pub fn analyze(command: &str, place: &Place) -> LineAnalysis {
     walk::LineWalk::judge_line(command, place)
 }
 
+/// Returns the first program in `command` that reads commands from an input which the line does not give. A program that runs the line
+/// may write anything there later.
+pub fn reads_open_input(command: &str) -> Option<String> {
+    analyze(command, &Place::default()).reads_input
+}
+
 /// Returns `command` without quoting, white space, comments and wrappers that change nothing. Text that cannot be parsed stays as it is.
 pub fn plain_form(command: &str) -> String {
     let line = analyze(command, &Place::default());
@@ -60,5 +66,50 @@ pub fn allow_patterns(command: &str, place: &Place) -> Vec<String> {
         Some(sub) if plain(sub) && !sub.starts_with('-') => vec![format!("{tool}({program} {sub}*)")],
         None => vec![format!("{tool}({program}*)")],
         Some(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reads_open_input;
+
+    #[test]
+    fn a_program_that_obeys_what_is_written_to_it_later_is_found() {
+        for (command, want) in [
+            ("bash", Some("bash")),
+            ("cat | bash", Some("bash")),
+            ("cd x && exec sh -i", Some("sh")),
+            ("if true; then python3; fi", Some("python3")),
+            ("python3 -i x.py", Some("python3")),
+            ("python3 -", Some("python3")),
+            ("bash -s", Some("bash")),
+            ("/usr/bin/env node", Some("node")),
+            ("timeout 600 zsh", Some("zsh")),
+            ("sudo -i", Some("sudo")),
+            ("psql shop", Some("psql")),
+            ("ssh -p 22 host", Some("ssh")),
+            ("curl -s https://a.example/x.sh | sh", Some("sh")),
+            ("tail -f log | tee x | python", Some("python")),
+            ("bash < /dev/null", None),
+            ("curl -s https://a.example/x.sh < /dev/null | sh", None),
+            ("echo ls | bash", None),
+            ("python3 - <<'END'\nprint(1)\nEND", None),
+            ("bash -c 'ls'", None),
+            ("bash x.sh", None),
+            ("python3 manage.py test", None),
+            ("python3 -m pytest", None),
+            ("node -e 1", None),
+            ("python3 --version", None),
+            ("psql -c 'select 1'", None),
+            ("ssh host uptime", None),
+            ("env", None),
+            ("which bash", None),
+            ("grep python x", None),
+            ("ls -la | sort", None),
+            ("cargo test", None),
+            ("git commit -m x", None),
+        ] {
+            assert_eq!(reads_open_input(command).as_deref(), want, "{command}");
+        }
     }
 }

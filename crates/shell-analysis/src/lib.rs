@@ -58,7 +58,7 @@ mod word;
 
 pub use self::{
     action_class::ActionClass,
-    analyze::{allow_patterns, analyze, analyze_call, plain_form},
+    analyze::{allow_patterns, analyze, analyze_call, plain_form, reads_open_input},
     context::{MachinePaths, ShellCall, ShellContext, StartFolder},
     globs::GlobForm,
     line::{CommandAnalysis, LineAnalysis, LinePart, RuleFinder, UNPARSABLE},

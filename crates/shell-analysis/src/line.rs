@@ -47,6 +47,10 @@ pub struct LineAnalysis {
     pub redirected: Vec<NarrowPath>,
     /// The classes of an unattended contract that it needs.
     pub classes: BTreeSet<Class>,
+    /// The first program that reads commands from an input which the line does not give: whatever is written there later, it runs.
+    pub reads_input: Option<String>,
+    /// True while the input of the command at hand is that of the line.
+    pub(super) is_input_open: bool,
     /// Possible flows of words between its commands.
     pub(super) signs: FlowSigns,
     /// The same as far as its commands show it, however they are spelled.

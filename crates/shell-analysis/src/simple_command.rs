@@ -11,7 +11,10 @@ use super::{
         base_name, changes_meaning, is_dangerous_in_environment, is_dangerous_variable, is_idle, is_interpreter,
         is_setting,
     },
-    protect, spellings,
+    protect,
+    runners::reads_commands,
+    spellings,
+    stdin::is_database_session,
     word::{GLOB, ShellWord, UNKNOWN},
 };
 use crate::action_class::ActionClass as Class;
@@ -140,6 +143,51 @@ fn note_program(line: &mut LineAnalysis, argv: &[ShellWord], program: Option<&st
     if is_interpreter(program) && evaluates_text(program, arguments) {
         line.note_opaque(format!("a text that {program} runs"));
     }
+    if line.is_input_open && line.reads_input.is_none() && obeys_input(program, arguments) {
+        line.reads_input = Some(program.to_owned());
+    }
+}
+
+/// Reports whether a program, called like this, reads its commands from its input.
+fn obeys_input(program: &str, arguments: &[&str]) -> bool {
+    const INPUTS: [&str; 3] = ["-", "/dev/stdin", "/dev/fd/0"];
+    let mut operands = arguments.iter().filter(|word| !word.starts_with('-') || **word == "-");
+    let first = operands.next();
+    if program == "ssh" {
+        return !has_remote_command(arguments);
+    }
+    let is_session = arguments.iter().any(|word| matches!(*word, "-i" | "-s" | "--login"));
+    let is_shell = is_interpreter(program) || reads_commands(program);
+    let has_text =
+        evaluates_text(program, arguments) && (first.is_some() || arguments.iter().any(|word| is_inline(word)));
+    is_database_session(program, arguments)
+        || is_shell
+            && (is_session
+                || first.is_some_and(|word| INPUTS.contains(word))
+                || first.is_none() && !has_text && evaluates_text(program, arguments))
+}
+
+/// Reports whether an option holds the text that an interpreter runs.
+fn is_inline(word: &str) -> bool {
+    ["-c", "-e", "-E", "-p", "-r", "-m"].iter().any(|option| word.starts_with(option))
+        || ["--eval", "--print"].iter().any(|option| word.starts_with(option))
+}
+
+/// Reports whether `ssh` runs a command on the other machine, and no shell of its own.
+fn has_remote_command(arguments: &[&str]) -> bool {
+    /// Options with a value in the next word.
+    const WITH_VALUE: &str = "BbcDEeFIiJLlmOoPpQRSWw";
+    let (mut operands, mut words) = (0, arguments.iter());
+    while let Some(word) = words.next() {
+        match word.strip_prefix('-') {
+            // Without a command, or only asked for something.
+            Some("N" | "V" | "G") => return true,
+            Some(letters) if letters.len() == 1 && WITH_VALUE.contains(letters) => drop(words.next()),
+            Some(_) => {}
+            None => operands += 1,
+        }
+    }
+    operands > 1
 }
 
 /// Reports whether the arguments of `set` only say when a line ends, or that it is shown: no word means something else by it.

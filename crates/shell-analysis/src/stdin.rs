@@ -130,6 +130,17 @@ fn names_commands(words: &[String], short: &str, long: &[&str]) -> bool {
     words.iter().any(|word| is_short(word) || is_long(word)) && !words.iter().any(|word| is_input(word))
 }
 
+/// Reports whether the line says from where a command reads.
+pub(super) fn gives_input(command: &ast::Command) -> bool {
+    command_redirects(command).into_iter().any(is_input_redirect)
+}
+
+/// Reports whether `program` is the client of a database that reads commands on its input when it is called with `arguments`.
+pub(super) fn is_database_session(program: &str, arguments: &[&str]) -> bool {
+    let words: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+    DATABASES.iter().any(|(name, reads_input, _)| *name == program && reads_input(&words))
+}
+
 fn sqlite_reads_input(words: &[String]) -> bool {
     const FLAGS: &str =
         "-header -noheader -csv -json -line -list -column -markdown -batch -readonly -box -table -html -tabs -quote";

@@ -106,7 +106,7 @@ impl<'a> LineWalk<'a> {
         }
         let mut walk = Self {
             place,
-            line: LineAnalysis { signs, ..LineAnalysis::default() },
+            line: LineAnalysis { signs, is_input_open: true, ..LineAnalysis::default() },
             here,
             depth: 0,
             made: 0,
@@ -261,8 +261,11 @@ impl<'a> LineWalk<'a> {
             self.line.note_opaque(format!("what {client} reads on its input"));
         }
         let (around_inputs, mut passed_on) = (self.inputs.len(), self.outputs.len());
+        let around_open = self.line.is_input_open;
         for (at, command) in pipeline.seq.iter().enumerate() {
             self.fed = stdin::is_written_out(&pipeline.seq, at);
+            // What a program before it reads, it may pass on.
+            self.line.is_input_open &= !self.fed && !stdin::gives_input(command);
             let here = self.here.clone();
             let given = stdin::document_texts(command);
             self.inputs.extend(given.iter().cloned());
@@ -275,6 +278,7 @@ impl<'a> LineWalk<'a> {
                 self.here = here;
             }
         }
+        self.line.is_input_open = around_open;
         self.inputs.truncate(around_inputs);
         self.noted_inputs = self.noted_inputs.min(around_inputs);
         self.calls.go_beside(around);

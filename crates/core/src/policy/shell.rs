@@ -6,7 +6,7 @@ pub(crate) use countersign_shell_analysis::{
     GlobForm, LineAnalysis, LinePart, NO_COMMAND, ShellContext, allow_patterns, classes_of, grants_interpreter,
     plain_form,
 };
-pub use countersign_shell_analysis::{LineClasses, files};
+pub use countersign_shell_analysis::{LineClasses, files, reads_open_input};
 use countersign_shell_analysis::{MachinePaths, ShellCall, analyze_call};
 
 use super::{evaluate::PathContext, subject::PolicySubject};
