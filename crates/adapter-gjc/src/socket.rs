@@ -31,7 +31,10 @@ pub use self::socket_guard::SocketError;
 use self::{event_replay::EventReplay, socket_guard::SocketGuard};
 use super::{SessionPresence, frame_window::FrameWindow};
 use countersign_adapter_omp::{ClientInput, OpenAdapter, StartError};
-use countersign_http::listen::{log_throttle::LogThrottle, peer::LocalPeer};
+use countersign_http::listen::{
+    log_throttle::LogThrottle,
+    peer::{LocalPeer, is_guarded},
+};
 
 /// Number of events that are kept for a client that reconnects.
 const EVENTS: usize = 10_000;
@@ -218,5 +221,5 @@ async fn announce_client(number: u64, output: &SocketOutput, lines: &mpsc::Sende
 /// the host.
 async fn may_enter(stream: &UnixStream, us: u32) -> bool {
     let (Ok(peer), Ok(local)) = (stream.peer_cred(), LocalPeer::from_stream(stream)) else { return false };
-    (peer.uid() == us || peer.uid() == 0) && local.may_decide().await
+    (peer.uid() == us || peer.uid() == 0) && !is_guarded(local.pid()).await && local.may_decide().await
 }

@@ -9,6 +9,7 @@ mod agent_processes;
 pub(crate) mod child;
 pub(crate) mod descendants;
 pub(crate) mod frame;
+mod guarded_agents;
 mod input;
 mod mark;
 pub(crate) mod namespace;
@@ -27,6 +28,7 @@ use std::{
 };
 
 pub use agent_processes::{acting_processes, acts_for_agent, is_gateway_process, is_hidden, nobody_acts};
+pub use guarded_agents::{is_guarded, remember_hook, remember_proxy};
 pub(crate) use reaper::spawn_tracked;
 pub use reaper::{become_subreaper, kill_remaining, reap};
 pub(crate) use script::shell_quote;

@@ -26,6 +26,8 @@ pub(super) struct ProxiedConnection<'a> {
     pub(super) handle: &'a OwnerHandle,
     /// The user at whose machine the proxy runs.
     pub(super) by: &'a PrincipalId,
+    /// False for a command of an agent: it asks, and must not answer for a person.
+    pub(super) may_answer: bool,
 }
 
 impl ProxiedConnection<'_> {
@@ -91,6 +93,9 @@ impl ProxiedConnection<'_> {
             Ok(SurfaceAnswer { answer }) => answer,
             Err(error) => return tracing::warn!(%error, "invalid answer of a proxy"),
         };
+        if !self.may_answer {
+            return tracing::warn!(gate, surface, "answer of an agent's command in the place of a proxy");
+        }
         if shown.is_none_or(|shown| shown.to_string() != gate) {
             return tracing::warn!(gate, surface, "answer of a proxy to a gate that is not its own");
         }

@@ -19,7 +19,11 @@ use countersign_core::{
     id::PrincipalId,
 };
 use countersign_foreign_calls::Delivery;
-use countersign_http::listen::{self, log_throttle::LogThrottle, peer::LocalPeer};
+use countersign_http::listen::{
+    self,
+    log_throttle::LogThrottle,
+    peer::{self, LocalPeer},
+};
 use countersign_http::open_connections::OpenConnections;
 use countersign_runtime::OwnerHandle;
 use countersign_view::principals;
@@ -146,12 +150,13 @@ impl ControlSocket {
                 if !may_enter(peer.uid(), own, &others) {
                     continue;
                 }
+                let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
                 let caller = SocketCaller {
                     user: peer.uid(),
                     by: principals::of_machine(peer.uid()),
                     may_attach: may_enter(peer.uid(), own, &[]),
+                    pid: local.pid(),
                 };
-                let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
                 let parts = parts.clone();
                 let refusals = Arc::clone(&refusals);
                 tokio::spawn(async move {
@@ -233,13 +238,15 @@ struct SocketCaller {
     by: PrincipalId,
     /// True if it is the gateway's own user, or root: sessions have that user's rights.
     may_attach: bool,
+    /// Its process, if the system names it.
+    pid: Option<i32>,
 }
 
 async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &SocketCaller) -> std::io::Result<()> {
     let SocketParts { attach_server, mcp, hooks, mcp_tools, levels, open_connections } = parts;
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
-    let SocketCaller { user, by, may_attach } = caller;
+    let SocketCaller { user, by, may_attach, pid } = caller;
     let longest = if *may_attach { LONGEST_HANDOVER } else { LONGEST };
     let mut had_request = false;
     loop {
@@ -252,7 +259,13 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
             return Ok(());
         }
         had_request = true;
-        let answered = match serde_json::from_str(&line) {
+        let request = serde_json::from_str(&line);
+        // Agents ask about their own calls. They neither decide, nor see what others ask.
+        if request.as_ref().is_ok_and(|request| !is_for_agents(request)) && peer::is_guarded(*pid).await {
+            write_reply(&mut writing, &ControlReply::Error(peer::REFUSED_GUARDED.to_owned())).await?;
+            continue;
+        }
+        let answered = match request {
             Ok(Request::Watch) => return watch_gates(&mut writing, &attach_server.handle, by).await,
             Ok(Request::Attach(_)) if !may_attach => {
                 ControlReply::Error("only the gateway's own user may attach sessions".to_owned())
@@ -277,11 +290,14 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
             }
             Ok(Request::Hook(hook)) => {
                 let _open = open_connections.hooks.increment_guard();
+                peer::remember_hook(*pid).await;
                 return answer_hook(hooks, &hook, reading, &mut writing).await;
             }
             Ok(Request::ProxiedCall(call)) => {
                 let _open = open_connections.hooks.increment_guard();
-                let proxied = ProxiedConnection { hooks, handle: &attach_server.handle, by };
+                let may_answer = !peer::is_guarded(*pid).await;
+                peer::remember_proxy(*pid).await;
+                let proxied = ProxiedConnection { hooks, handle: &attach_server.handle, by, may_answer };
                 return proxied.answer_call(&call, reading, &mut writing).await;
             }
             Ok(Request::ProxiedRun(call)) => match hooks.compare_proxied(&call).await {
@@ -312,6 +328,26 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
             Err(error) => ControlReply::Error(format!("invalid request: {error}")),
         };
         write_reply(&mut writing, &answered).await?;
+    }
+}
+
+/// Reports whether an agent of others, or a command of it, may send this.
+const fn is_for_agents(request: &Request) -> bool {
+    match request {
+        Request::Hook(_) | Request::Mcp | Request::ProxiedCall(_) | Request::ProxiedRun(_) => true,
+        Request::Gates
+        | Request::Gate { .. }
+        | Request::Watch
+        | Request::Allow { .. }
+        | Request::Deny { .. }
+        | Request::Answer { .. }
+        | Request::Grants
+        | Request::Denials
+        | Request::WaitingForHosts
+        | Request::Attach(_)
+        | Request::LogLevel { .. }
+        | Request::ReloadMcp { .. }
+        | Request::Revoke { .. } => false,
     }
 }
 

@@ -32,6 +32,9 @@ use tokio::sync::{OnceCell, Semaphore};
 /// Text for a refused caller over a socket of this machine.
 pub const REFUSED_HERE: &str = "This comes from a command of an agent, which may not decide, or from a program that ended before \
     the gateway could look at it, or that it cannot look at now";
+/// Text for an agent of others, or a command of it, that would decide.
+pub const REFUSED_GUARDED: &str = "This comes from an agent that asks this gateway before its calls, or from a command of it: it may not \
+    decide. Use a terminal that the agent did not start";
 /// Text for a refused caller over the port.
 pub const REFUSED: &str = "This comes from a command of an agent, which may not decide, or from a program of this machine that \
     the gateway cannot look into, such as a tunnel of its own user: `countersign gates` can decide";
@@ -68,6 +71,40 @@ impl TcpPeer {
             if run_lookup(look).await == Some(true) { Ok(()) } else { Err(()) }
         };
         self.may_decide.get_or_try_init(look).await.is_ok()
+    }
+}
+
+impl TcpPeer {
+    /// Reports whether it is an agent of others that asks this gateway before its calls, or a command of one.
+    pub async fn is_guarded(&self) -> bool {
+        let Some((theirs, ours)) = self.ends else { return false };
+        let look = move || {
+            let Ok(Some(socket)) = find_socket(theirs, ours) else { return false };
+            let owner = find_socket_owner(&format!("socket:[{}]", socket.inode), SearchScope::All);
+            owner.is_some_and(|owner| exec::is_guarded(owner.pid))
+        };
+        // What cannot be found out is left to the other checks.
+        run_lookup(look).await == Some(true)
+    }
+}
+
+/// Reports whether a process is an agent of others that asks this gateway before its calls, or a command of one.
+pub async fn is_guarded(pid: Option<i32>) -> bool {
+    let Some(pid) = pid else { return false };
+    run_lookup(move || exec::is_guarded(pid)).await != Some(false)
+}
+
+/// Remembers the program that started the hook process `pid`.
+pub async fn remember_hook(pid: Option<i32>) {
+    if let Some(pid) = pid {
+        run_lookup(move || exec::remember_hook(pid)).await;
+    }
+}
+
+/// Remembers the proxy `pid`, whose agent runs below it.
+pub async fn remember_proxy(pid: Option<i32>) {
+    if let Some(pid) = pid {
+        run_lookup(move || exec::remember_proxy(pid)).await;
     }
 }
 

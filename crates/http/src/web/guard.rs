@@ -67,6 +67,13 @@ pub(super) async fn check_access(State(guard): State<RouteGuard>, request: Reque
         if is_agents && guard.effect == RouteEffect::Acts {
             return refusal_response(&parts, StatusCode::FORBIDDEN, peer::REFUSED);
         }
+        if let Some(guest) = guest
+            && guard.effect == RouteEffect::Acts
+            && !is_for_programs(parts.uri.path())
+            && guest.peer.is_guarded().await
+        {
+            return refusal_response(&parts, StatusCode::FORBIDDEN, peer::REFUSED_GUARDED);
+        }
         from = guest.filter(|_| !is_agents).map(|guest| guest.from.ip());
     }
     let caller = match guard.auth.authenticate_request(from, &parts.headers) {
@@ -225,13 +232,17 @@ fn refusal_response(parts: &Parts, status: StatusCode, why: &str) -> Response {
     HttpProblem::new(status, why).response_for(parts.uri.path())
 }
 
+/// Reports whether agents of others ask about their own calls at a path.
+fn is_for_programs(path: &str) -> bool {
+    path == MCP || path.starts_with(HOOKS)
+}
+
 /// Returns the response to an unauthenticated request: an error for programs, the login page for people.
 fn unauthenticated_response(parts: &Parts) -> Response {
     let path = parts.uri.path();
     if path.starts_with("/api/")
         || path == METRICS
-        || path == MCP
-        || path.starts_with(HOOKS)
+        || is_for_programs(path)
         || header_text(&parts.headers, "accept").is_some_and(|kind| kind.contains("event-stream"))
     {
         return refusal_response(parts, StatusCode::UNAUTHORIZED, "Authentication required");

@@ -227,6 +227,12 @@ fn process_kind(pid: i32, own: i32) -> io::Result<ProcessKind> {
     Ok(ProcessKind::Other)
 }
 
+/// Returns true if a process runs our program.
+pub(super) fn is_our_program(pid: i32) -> bool {
+    let line = read_proc_file(pid, "cmdline").ok().flatten().unwrap_or_default();
+    is_ours(pid, line.split(|byte| *byte == 0).next().unwrap_or_default()).unwrap_or(false)
+}
+
 /// Returns true if a process runs our program: this file, or one of its name. The file of a process that hides its details is not
 /// known.
 fn is_ours(pid: i32, program: &[u8]) -> io::Result<bool> {

@@ -73,6 +73,11 @@ impl LocalPeer {
         seen.await.unwrap_or(false)
     }
 
+    /// Returns its process, if the system names it.
+    pub const fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
     /// Reports whether it is a gateway, adapter or node of our user that acts for no agent itself.
     pub async fn comes_from_a_door(self) -> bool {
         // No other user takes the time of a look.
