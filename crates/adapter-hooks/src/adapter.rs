@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use countersign_core::{
     call::AgentRequest,
     id::{GateId, PrincipalId, SessionId},
+    policy::reads_open_input,
 };
 use countersign_foreign_calls::{
     CallOutcome, CallProblem, Delivery, ForeignCall, ForeignCalls, OutcomeSharing, ProgressSink, Requester,
@@ -12,7 +13,7 @@ use countersign_foreign_calls::{
 };
 use countersign_view::Protocol;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -31,11 +32,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Text in a call that is always denied: with it the proof of a guard shows that the program obeys.
 pub const PROOF_MARK: &str = "countersign-proof-of-guard";
+/// Reason for its denial.
+pub const PROOF_REASON: &str = "This call proves a guard: it is always denied";
 
 /// Input of one hook, as its process or its program sends it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HookRequest {
-    /// The program: `claude`, `codex`, `gemini` or `copilot`.
+    /// The program: `claude`, `codex`, `gemini`, `copilot` or `opencode`.
     pub program: String,
     /// Standard input of the hook.
     pub input: String,
@@ -92,7 +95,7 @@ impl HookAdapter {
         };
         let input = match HookInput::parse(protocol, &hook.input) {
             Ok(input) => input,
-            Err(problem) => return HookReply::failure(problem),
+            Err(problem) => return HookReply::blocked(protocol.name(), problem),
         };
         let requester = self.requester(protocol, &input.asker(), sender);
         if input.event == HookEvent::AfterCall {
@@ -105,6 +108,9 @@ impl HookAdapter {
             Ok(request) => request,
             Err(problem) => return HookReply::encode(protocol, input.event, &HookDecision::Deny(problem)),
         };
+        if let Some(problem) = open_input_problem(protocol, &request) {
+            return HookReply::encode(protocol, input.event, &HookDecision::Deny(problem));
+        }
         let open = self.open.enter(requester.session());
         let wait = hook.wait.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT);
         let asked = AskedCall { requester: &requester, request, id: input.call, wait: Some(wait) };
@@ -202,9 +208,20 @@ pub(crate) async fn judged_request(
     // The token with which it came must not decide about it.
     request.for_principals = sender.map(PrincipalId::new).into_iter().collect();
     if request.arguments.values().any(|value| value.as_str().is_some_and(|text| text.contains(PROOF_MARK))) {
-        return Err("This call proves a guard: it is always denied".to_owned());
+        return Err(PROOF_REASON.to_owned());
     }
     Ok(request)
+}
+
+/// Returns the reason against a command whose program obeys what is written to it later: Codex runs no hook for that.
+fn open_input_problem(protocol: Protocol, request: &AgentRequest) -> Option<String> {
+    let command = request.arguments.get("command").and_then(Value::as_str);
+    let command = command.filter(|_| protocol == Protocol::Codex && &*request.tool == "bash")?;
+    let program = reads_open_input(command)?;
+    Some(format!(
+        "{program} would read commands from its standard input, and nobody is asked about what is written there later (write_stdin). Put \
+         the commands into the call, or give the command an input, for example `< /dev/null`"
+    ))
 }
 
 /// Returns the reason of a denial with its gate, for the agent.

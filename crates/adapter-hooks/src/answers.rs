@@ -42,6 +42,17 @@ impl HookReply {
         Self { document: None, exit: BLOCKED, message: Some(message.into()) }
     }
 
+    /// Returns the answer of the hook of `program` that blocks a call, with the reason where the agent sees it. Copilot CLI shows its agent
+    /// nothing of a failed hook.
+    pub fn blocked(program: &str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        if program != Protocol::Copilot.name() {
+            return Self::failure(message);
+        }
+        let denied = HookDecision::Deny(format!("countersign: {message}"));
+        Self { message: Some(message), ..Self::encode(Protocol::Copilot, HookEvent::BeforeCall, &denied) }
+    }
+
     /// Returns the answer to a call that ran and could not be compared with its decision. Exit code 2 would tell the agent that it was
     /// blocked.
     pub(crate) fn unchecked(problem: impl std::fmt::Display) -> Self {
@@ -58,7 +69,7 @@ impl HookReply {
     pub(crate) fn encode(protocol: Protocol, event: HookEvent, decision: &HookDecision) -> Self {
         let document = match (protocol, event) {
             (_, HookEvent::AfterCall) => return Self::silence(),
-            (Protocol::Gemini, _) => match decision {
+            (Protocol::Gemini | Protocol::Opencode, _) => match decision {
                 HookDecision::Allow => json!({ "decision": "allow" }),
                 HookDecision::Deny(why) | HookDecision::Defer(why) => json!({ "decision": "deny", "reason": why }),
             },
@@ -100,6 +111,16 @@ mod tests {
     use serde_json::json;
 
     use super::{HookDecision, HookEvent, HookReply};
+
+    #[test]
+    fn a_failure_blocks_the_call_and_reaches_the_agent() {
+        for program in ["claude", "codex", "gemini", "opencode"] {
+            assert_eq!(HookReply::blocked(program, "no"), HookReply::failure("no"), "{program}");
+        }
+        let denied = json!({ "permissionDecision": "deny", "permissionDecisionReason": "countersign: no" });
+        let want = HookReply { document: Some(denied), exit: 0, message: Some("no".to_owned()) };
+        assert_eq!(HookReply::blocked("copilot", "no"), want);
+    }
 
     /// Source: the truth table of `specs/guards.md`, section 1.
     #[test]

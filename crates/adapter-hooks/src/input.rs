@@ -82,7 +82,7 @@ impl HookInput {
             cwd: cwd.to_owned(),
             tool: mcp_tool(&input)?.unwrap_or_else(|| tool.to_owned()),
             arguments: arguments_field(&input, names.arguments)?,
-            call: id_field(&input, "tool_use_id")?,
+            call: id_field(&input, names.call)?,
         })
     }
 }
@@ -104,13 +104,17 @@ struct FieldNames {
     session: &'static str,
     tool: &'static str,
     arguments: &'static str,
+    call: &'static str,
 }
 
 impl FieldNames {
     const fn of(protocol: Protocol) -> Self {
         match protocol {
-            Protocol::Copilot => Self { session: "sessionId", tool: "toolName", arguments: "toolArgs" },
-            _ => Self { session: "session_id", tool: "tool_name", arguments: "tool_input" },
+            Protocol::Copilot => {
+                Self { session: "sessionId", tool: "toolName", arguments: "toolArgs", call: "tool_use_id" }
+            }
+            Protocol::Opencode => Self { session: "sessionID", tool: "tool", arguments: "args", call: "callID" },
+            _ => Self { session: "session_id", tool: "tool_name", arguments: "tool_input", call: "tool_use_id" },
         }
     }
 }
@@ -123,6 +127,9 @@ fn hook_event(protocol: Protocol, input: &Map<String, Value>) -> Result<HookEven
     }
     let known: &[(&str, HookEvent)] = match protocol {
         Protocol::Gemini => &[("BeforeTool", HookEvent::BeforeCall), ("AfterTool", HookEvent::AfterCall)],
+        Protocol::Opencode => {
+            &[("tool.execute.before", HookEvent::BeforeCall), ("tool.execute.after", HookEvent::AfterCall)]
+        }
         _ => &[
             ("PreToolUse", HookEvent::BeforeCall),
             ("PermissionRequest", HookEvent::Permission),
@@ -195,7 +202,7 @@ pub(crate) fn check_id(name: &str, id: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use countersign_view::Protocol::{self, Claude, Codex, Copilot, Gemini};
+    use countersign_view::Protocol::{self, Claude, Codex, Copilot, Gemini, Opencode};
     use serde_json::{Value, json};
 
     use super::{HookEvent, HookInput};
@@ -220,6 +227,13 @@ mod tests {
         });
         let read = parse(Gemini, &gemini).unwrap();
         assert_eq!((read.event, read.tool.as_str()), (HookEvent::AfterCall, "mcp__desk__turn"));
+        let opencode = json!({
+            "hook_event_name": "tool.execute.before", "sessionID": "ses_1", "callID": "call_1", "cwd": "/w", "tool": "bash",
+            "args": {"command": "ls"},
+        });
+        let read = parse(Opencode, &opencode).unwrap();
+        assert_eq!((read.event, read.session.as_str(), read.tool.as_str()), (HookEvent::BeforeCall, "ses_1", "bash"));
+        assert_eq!((read.call.as_deref(), &read.arguments["command"]), (Some("call_1"), &json!("ls")));
         for (more, event) in [(json!({}), HookEvent::BeforeCall), (json!({"toolResult": {}}), HookEvent::AfterCall)] {
             let mut copilot =
                 json!({"sessionId": "s", "cwd": "/w", "toolName": "bash", "toolArgs": "{\"command\":\"ls\"}"});
@@ -257,6 +271,12 @@ mod tests {
                 "hook_event_name",
                 json!("PreToolUse"),
                 "hook_event_name \"PreToolUse\": expected one of BeforeTool, AfterTool",
+            ),
+            (
+                Opencode,
+                "hook_event_name",
+                json!("PreToolUse"),
+                "hook_event_name \"PreToolUse\": expected one of tool.execute.before, tool.execute.after",
             ),
         ] {
             let mut input = whole.clone();

@@ -13,7 +13,7 @@ mod proxied_calls;
 mod ran_calls;
 mod real_paths;
 
-pub use adapter::{HookAdapter, HookRequest, PROOF_MARK};
+pub use adapter::{HookAdapter, HookRequest, PROOF_MARK, PROOF_REASON};
 pub use answers::HookReply;
 pub use http_route::{PATH, routes};
 pub use proxied_calls::{ProxiedCall, ProxyAnswer, ProxyDecision, SurfaceAnswer, SurfaceDecision};

@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use countersign_adapter_hooks::{
-    HookReply, HookRequest, PROOF_MARK, ProxiedCall, ProxyAnswer, ProxyDecision, SurfaceAnswer, SurfaceDecision,
+    HookReply, HookRequest, PROOF_MARK, PROOF_REASON, ProxiedCall, ProxyAnswer, ProxyDecision, SurfaceAnswer,
+    SurfaceDecision,
 };
 pub use socket::DataDirLock;
 pub use socket::{ControlSocket, FILE, SocketParts, has_room};

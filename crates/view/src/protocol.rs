@@ -63,7 +63,7 @@ impl Protocol {
     /// The protocols of programs before which a proxy stands.
     pub const PROXIED: [Self; 3] = [Self::Acp, Self::Codex, Self::Opencode];
     /// The protocols of hooks.
-    pub const HOOKS: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Copilot];
+    pub const HOOKS: [Self; 5] = [Self::Claude, Self::Codex, Self::Gemini, Self::Copilot, Self::Opencode];
 
     /// Returns the name under which records keep it.
     pub const fn name(self) -> &'static str {

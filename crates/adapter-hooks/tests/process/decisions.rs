@@ -29,7 +29,14 @@ fn rules_decide_about_calls_of_every_program() {
             "toolArgs": json!({"command": command}).to_string(),
         })
     };
+    let opencode = |command: &str| {
+        json!({
+            "hook_event_name": "tool.execute.before", "tool": "bash", "sessionID": "ses_0", "callID": "call_1",
+            "args": {"command": command, "description": "d"}, "cwd": "/srv/work",
+        })
+    };
     for (program, allowed, denied) in [
+        ("opencode", opencode("echo hi"), opencode("rm -rf x")),
         ("claude", claude_command("echo hi"), claude_command("rm -rf x")),
         ("codex", codex("echo hi"), codex("rm -rf x")),
         ("gemini", gemini("echo hi"), gemini("rm -rf x")),
@@ -41,7 +48,7 @@ fn rules_decide_about_calls_of_every_program() {
                 Some(json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}))
             }
             "codex" => None,
-            "gemini" => Some(json!({"decision": "allow"})),
+            "gemini" | "opencode" => Some(json!({"decision": "allow"})),
             _ => Some(json!({"permissionDecision": "allow"})),
         };
         assert_eq!((yes.code, &yes.document, yes.message.as_str()), (Some(0), &want, ""), "{program}");
@@ -52,7 +59,7 @@ fn rules_decide_about_calls_of_every_program() {
                 let decided = &document["hookSpecificOutput"];
                 (&decided["permissionDecision"], &decided["permissionDecisionReason"])
             }
-            "gemini" => (&document["decision"], &document["reason"]),
+            "gemini" | "opencode" => (&document["decision"], &document["reason"]),
             _ => (&document["permissionDecision"], &document["permissionDecisionReason"]),
         };
         assert_eq!((no.code, word), (Some(0), &json!("deny")), "{program}");
@@ -60,6 +67,30 @@ fn rules_decide_about_calls_of_every_program() {
     }
     assert!(place.pending_gates().is_empty());
     place.verify_log();
+}
+
+#[test]
+fn codex_starts_no_program_that_obeys_what_is_written_to_it_later() {
+    let place = GatewayOptions::new().with_rules("defaults:\n  - { pattern: \"*\", action: allow }\n").create();
+    let _gateway = GatewayServer::start(&place);
+    let input = |command: &str| {
+        json!({
+            "session_id": "c0", "cwd": "/srv/work", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+            "tool_input": {"command": command}, "tool_use_id": "call_1",
+        })
+    };
+    for (command, is_allowed) in
+        [("cat | bash", false), ("python3", false), ("python3 < /dev/null", true), ("bash x.sh", true)]
+    {
+        let answer = run_hook(&place, "codex", &input(command));
+        match is_allowed {
+            true => assert_eq!((answer.code, &answer.document), (Some(0), &None), "{command}"),
+            false => assert!(decision(&answer).1.contains("< /dev/null"), "{command}: {answer:?}"),
+        }
+        // Claude Code has no way to write to a command.
+        let (word, _) = decision(&run_hook(&place, "claude", &claude_command(command)));
+        assert_eq!(word, "allow", "{command}");
+    }
 }
 
 #[test]

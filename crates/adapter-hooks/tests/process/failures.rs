@@ -14,10 +14,15 @@ fn is_blocked(answer: &HookAnswer) -> bool {
 #[test]
 fn without_a_gateway_every_call_is_blocked() {
     let place = fixture();
-    for program in ["claude", "codex", "gemini", "copilot"] {
+    for program in ["claude", "codex", "gemini", "opencode"] {
         let answer = run_hook(&place, program, &claude_command("echo hi"));
         assert!(is_blocked(&answer) && answer.message.contains("countersign serve"), "{answer:?}");
     }
+    // Copilot CLI shows its agent nothing of a failed hook, and obeys a denial.
+    let answer = run_hook(&place, "copilot", &json!({}));
+    let denied = answer.document.as_ref().unwrap_or_else(|| panic!("{answer:?}"));
+    assert_eq!((answer.code, &denied["permissionDecision"]), (Some(0), &json!("deny")));
+    assert!(denied["permissionDecisionReason"].as_str().unwrap().contains("countersign serve"), "{answer:?}");
     let mut after = claude_command("echo hi");
     after["hook_event_name"] = json!("PostToolUse");
     let answer = run_hook(&place, "claude", &after);

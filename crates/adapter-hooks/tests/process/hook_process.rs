@@ -1,11 +1,14 @@
 //! A hook as a program starts it: input on a pipe, the answer on another, and an exit code.
 
 use std::{
+    fs,
     io::Write as _,
-    process::{Child, Output, Stdio},
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
 };
 
-use countersign_testkit::process::{GatewayFixture, GatewayOptions};
+use countersign_testkit::process::{GatewayFixture, GatewayOptions, binary_path};
 use serde_json::{Value, json};
 
 /// Rules for commands and files of agents.
@@ -22,6 +25,15 @@ rules:
 /// Creates a gateway's folder with [`RULES`].
 pub(crate) fn fixture() -> GatewayFixture {
     GatewayOptions::new().with_rules(RULES).create()
+}
+
+/// Returns a command at a shell, as a person types it: a program that starts a hook itself is an agent, and could answer no gate.
+fn at_a_shell(place: &GatewayFixture) -> Command {
+    let script = place.folder.join("typed.sh");
+    fs::write(&script, "\"$@\"\nexit $?\n").unwrap();
+    let mut command = place.command_at(Path::new("sh"));
+    command.arg(script);
+    command
 }
 
 /// Hook that runs.
@@ -50,8 +62,9 @@ impl RunningHook {
         input: &str,
         variables: &[(&str, &str)],
     ) -> Self {
-        let mut command = place.binary_command();
-        command.args(["hook", program, "--data"]).arg(place.data_dir()).args(flags).envs(variables.iter().copied());
+        let mut command = at_a_shell(place);
+        command.arg(binary_path()).args(["hook", program, "--data"]).arg(place.data_dir());
+        command.args(flags).envs(variables.iter().copied()).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         // A hook that refuses its input early may close the pipe.
@@ -61,7 +74,8 @@ impl RunningHook {
 
     /// Kills its process.
     pub(crate) fn kill(mut self) {
-        self.0.kill().unwrap();
+        let group = format!("-{}", self.0.id());
+        assert!(Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
         self.0.wait().unwrap();
     }
 

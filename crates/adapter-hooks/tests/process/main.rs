@@ -9,3 +9,4 @@ mod http;
 mod proxied_calls;
 mod ran_calls;
 mod repeated_calls;
+mod self_approval;
