@@ -129,13 +129,13 @@ enum Command {
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Ask a running gateway about a call of Claude Code, Codex, Gemini CLI or Copilot CLI, as their hook
+    /// Ask a running gateway about a call of Claude Code, Codex, Gemini CLI, Copilot CLI or opencode, as their hook
     ///
     /// Reads the input of the hook on standard input, waits until rules or a person have decided, and prints the answer
     /// in the form of the program. Exit code 2, which blocks the call, if the gateway cannot be asked.
     Hook {
         /// The program that runs the hook
-        #[arg(value_parser = ["claude", "codex", "gemini", "copilot"])]
+        #[arg(value_parser = ["claude", "codex", "gemini", "copilot", "opencode"])]
         program: String,
         /// Longest wait for a person, in seconds; it must be shorter than the time limit that the program has for hooks
         #[arg(long, value_name = "SECONDS", default_value_t = 540, value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -143,13 +143,15 @@ enum Command {
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Install the hook of Countersign in the settings of Claude Code, Gemini CLI or Copilot CLI
+    /// Install the hook of Countersign in the settings of Claude Code, Codex, Gemini CLI, Copilot CLI or opencode
     ///
     /// Prints the exact change before it makes it, the grade of the guard, and what gets past it. A file that the program
     /// itself would not read, a link, and a file that cannot be written are left alone.
     Guard {
         #[command(subcommand)]
-        what: guard::GuardCommand,
+        what: Option<guard::GuardCommand>,
+        #[command(flatten)]
+        service: crate::user_service::ServiceArgs,
         #[command(flatten)]
         at: TargetArgs,
     },
@@ -158,7 +160,21 @@ enum Command {
     /// If no user has edited the file since, it is byte by byte what it was before. Otherwise only what `guard` added goes.
     Unguard {
         /// The program
-        program: guard::GuardedName,
+        #[arg(required_unless_present = "service")]
+        program: Option<guard::GuardedName>,
+        /// Remove the unit of `guard --service`
+        #[arg(long, conflicts_with = "program")]
+        service: bool,
+    },
+    /// Answer the permissions of an opencode server from the rules and approvers of a running gateway
+    ///
+    /// Starts `opencode serve` in this folder, or follows one that runs. Each permission becomes a call of the gateway; the
+    /// answer is "once" or "reject". Without an answer no call runs.
+    Opencode {
+        #[command(flatten)]
+        options: crate::opencode::OpencodeArgs,
+        #[command(flatten)]
+        at: TargetArgs,
     },
     /// Request a call from a gateway, as an agent: `countersign request TOOL key=value …`
     ///
@@ -401,11 +417,15 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             let options = crate::hook::HookOptions { program, wait };
             Ok(crate::hook::run(options, || Ok(at.merge_globals(before).named_data_dir()?.folder)))
         }
-        Command::Guard { what, at } => {
+        Command::Guard { what, service, at } => {
             let at = at.merge_globals(before);
-            guard::run(&what, &at.data_dir()?, at.output_format())
+            guard::run(what.as_ref(), service, &at.data_dir()?, at.config.as_deref(), at.output_format())
         }
-        Command::Unguard { program } => guard::unguard(program),
+        Command::Unguard { program, .. } => guard::unguard(program),
+        Command::Opencode { options, at } => {
+            let at = at.merge_globals(before);
+            crate::opencode::run(options, at.data_dir()?.folder)
+        }
         Command::Policy(what) => policy::run(what, before),
         Command::Completions { shell } => {
             std::io::stdout().write_all(&manual_pages::completion_script(shell))?;
@@ -437,6 +457,7 @@ impl Command {
             | Self::Mcp { .. }
             | Self::Hook { .. }
             | Self::Guard { .. }
+            | Self::Opencode { .. }
             | Self::Doctor { .. } => true,
             Self::Demo { .. }
             | Self::Omp { .. }

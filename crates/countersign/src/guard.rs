@@ -1,5 +1,7 @@
 //! `guard` and `unguard`: the hooks of Countersign in the settings of other agents.
 
+mod codex_hooks;
+mod opencode_plugin;
 mod prove;
 
 use std::{
@@ -20,7 +22,12 @@ use countersign_view::{LineMode, escape, shell_quote};
 use serde_json::json;
 use similar::TextDiff;
 
-use crate::{audit::OutputFormat, data_dir::DataDir, mcp_servers::confirm};
+use crate::{
+    audit::OutputFormat,
+    data_dir::DataDir,
+    mcp_servers::confirm,
+    user_service::{self, ServiceArgs},
+};
 
 /// Time in which a program must print its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(20);
@@ -30,7 +37,7 @@ const VERSION_CHECK: Duration = Duration::from_millis(20);
 /// Options of a guard.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GuardArgs {
-    /// Install it in the settings of the machine, which the user cannot change (Claude Code only; needs root)
+    /// Install it in the settings of the machine, which the user cannot change (Claude Code, Codex, opencode; needs root)
     #[arg(long)]
     managed: bool,
     /// Print the change and make none
@@ -49,10 +56,19 @@ pub(crate) struct GuardArgs {
 pub(crate) enum GuardCommand {
     /// Guard Claude Code
     Claude(GuardArgs),
+    /// Guard Codex
+    ///
+    /// Codex runs only hooks that its user trusts. This grants the trust: it writes the digest of the hooks, as the installed
+    /// Codex computes it, into `config.toml`.
+    Codex(GuardArgs),
     /// Guard Gemini CLI
     Gemini(GuardArgs),
     /// Guard Copilot CLI
     Copilot(GuardArgs),
+    /// Guard opencode
+    ///
+    /// Adds a plugin that asks the gateway, and the rule that everything asks.
+    Opencode(GuardArgs),
     /// Print which programs are guarded, how strongly, and what gets past
     Status,
     /// Prove a guard: the program attempts a call that must be blocked, with the gateway and without one
@@ -70,26 +86,46 @@ pub(crate) enum GuardCommand {
 pub(crate) enum GuardedName {
     /// Claude Code
     Claude,
+    /// Codex
+    Codex,
     /// Gemini CLI
     Gemini,
     /// Copilot CLI
     Copilot,
+    /// opencode
+    Opencode,
 }
 
 impl From<GuardedName> for GuardedProgram {
     fn from(name: GuardedName) -> Self {
         match name {
             GuardedName::Claude => Self::Claude,
+            GuardedName::Codex => Self::Codex,
             GuardedName::Gemini => Self::Gemini,
             GuardedName::Copilot => Self::Copilot,
+            GuardedName::Opencode => Self::Opencode,
         }
     }
 }
 
-/// Installs a guard, or prints all.
-pub(crate) fn run(what: &GuardCommand, data: &DataDir, form: OutputFormat) -> anyhow::Result<ExitCode> {
+/// Installs a guard or the service of the user, or prints all guards.
+pub(crate) fn run(
+    what: Option<&GuardCommand>,
+    service: ServiceArgs,
+    data: &DataDir,
+    config: Option<&Path>,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
+    let what = match what {
+        Some(_) if service.is_given() => bail!("--service guards no program: leave one of them out"),
+        Some(what) => what,
+        None if service.is_given() => return user_service::install(service, &data.folder, config),
+        None => bail!("name a program, status, prove or --service: see `countersign guard --help`"),
+    };
     match what {
         GuardCommand::Claude(options) => guard_program(GuardedProgram::Claude, options, data),
+        GuardCommand::Codex(options) => guard_program(GuardedProgram::Codex, options, data),
+        GuardCommand::Opencode(options) => guard_program(GuardedProgram::Opencode, options, data),
         GuardCommand::Gemini(options) => guard_program(GuardedProgram::Gemini, options, data),
         GuardCommand::Copilot(options) => guard_program(GuardedProgram::Copilot, options, data),
         GuardCommand::Status => print_status(data, form),
@@ -100,18 +136,27 @@ pub(crate) fn run(what: &GuardCommand, data: &DataDir, form: OutputFormat) -> an
     }
 }
 
-/// Takes the guard of a program away.
-pub(crate) fn unguard(name: GuardedName) -> anyhow::Result<ExitCode> {
+/// Takes the guard of a program away, or without a name the service of the user.
+pub(crate) fn unguard(name: Option<GuardedName>) -> anyhow::Result<ExitCode> {
+    let Some(name) = name else { return user_service::remove() };
     let program = GuardedProgram::from(name);
     let mut out = std::io::stdout().lock();
-    match undo_guard(program, &places()?)? {
-        UndoOutcome::Restored { path } => {
-            writeln!(out, "{} is as it was before the guard of {}", path.display(), program.title())?;
-        }
-        UndoOutcome::Removed { path, gone } => {
-            writeln!(out, "removed the guard of {} from {}, and kept later edits", program.title(), path.display())?;
-            for key in gone {
-                writeln!(out, "  the entry {key} was not there any more, or was changed: it is left as it is")?;
+    for outcome in undo_guard(program, &places()?)? {
+        match outcome {
+            UndoOutcome::Restored { path } => {
+                writeln!(out, "{} is as it was before the guard of {}", path.display(), program.title())?;
+            }
+            UndoOutcome::Removed { path, gone } => {
+                writeln!(
+                    out,
+                    "removed the guard of {} from {}, and kept later edits",
+                    program.title(),
+                    path.display()
+                )?;
+                for key in gone {
+                    let key = escape(&key, LineMode::One);
+                    writeln!(out, "  {key} was not there any more, or was changed: it is left as it is")?;
+                }
             }
         }
     }
@@ -126,12 +171,13 @@ fn guard_program(program: GuardedProgram, options: &GuardArgs, data: &DataDir) -
     let scope = if options.managed { GuardScope::Managed } else { GuardScope::User };
     let version = check_version(program, options.accept_open)?;
     let places = places()?;
-    let plan = plan_guard(program, scope, &hook_command(program, data)?, &places)?;
+    let plan = complete_plan(program, scope, data, &places)?;
     print_plan(program, scope, &plan, version)?;
     if options.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    if !options.yes && !confirm(&format!("Change {}?", plan.path().display()))? {
+    let paths: Vec<String> = plan.files().map(|file| file.path().display().to_string()).collect();
+    if !options.yes && !confirm(&format!("Change {}?", paths.join(" and ")))? {
         writeln!(std::io::stderr(), "nothing was changed")?;
         return Ok(ExitCode::FAILURE);
     }
@@ -147,12 +193,48 @@ fn guard_program(program: GuardedProgram, options: &GuardArgs, data: &DataDir) -
     if !is_running(data) {
         writeln!(
             out,
-            "No gateway runs: {} can do nothing until one runs with the data directory {}: `countersign serve`",
+            "No gateway runs: {} can do nothing until one runs with the data directory {}: `{}`",
             program.title(),
-            data.folder.display()
+            data.folder.display(),
+            user_service::start_command(&data.folder),
         )?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Plans the guard of a program, with all files that it needs.
+fn complete_plan(
+    program: GuardedProgram,
+    scope: GuardScope,
+    data: &DataDir,
+    places: &GuardPlaces,
+) -> anyhow::Result<GuardPlan> {
+    let plugin = places.opencode_plugin();
+    let words = hook_words(program, data)?;
+    let command = match program {
+        GuardedProgram::Opencode => plugin.to_str().context("the state directory is not UTF-8")?.to_owned(),
+        _ => words
+            .iter()
+            .map(|word| if word.starts_with("--") { word.clone() } else { shell_quote(word) })
+            .collect::<Vec<_>>()
+            .join(" "),
+    };
+    let mut plan = plan_guard(program, scope, &command, places)?;
+    match (program, scope) {
+        (GuardedProgram::Codex, GuardScope::User) => {
+            let config = match std::fs::read_to_string(places.codex_folder().join("config.toml")) {
+                Ok(text) => text,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+                Err(error) => return Err(error).context("config.toml of Codex"),
+            };
+            let command = GuardedProgram::blocking_command(&command);
+            let trust = codex_hooks::find_trust(places, plan.settings().after(), &config, &command)?;
+            plan.add_trust(&trust, places)?;
+        }
+        (GuardedProgram::Opencode, GuardScope::User) => plan.add_file(plugin, opencode_plugin::plugin_text(&words))?,
+        _ => {}
+    }
+    Ok(plan)
 }
 
 /// Checks the version of a program. The error says what is open in it.
@@ -192,14 +274,14 @@ fn installed_version(name: &str) -> Option<ProgramVersion> {
     ProgramVersion::parse(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// Returns the shell command of the hook. It runs in any folder, so its paths are absolute.
-fn hook_command(program: GuardedProgram, data: &DataDir) -> anyhow::Result<String> {
+/// Returns the words of the hook's command. It runs in any folder, so its paths are absolute.
+fn hook_words(program: GuardedProgram, data: &DataDir) -> anyhow::Result<[String; 5]> {
     let binary = std::env::current_exe().context("cannot find the path of this program")?;
     let folder = std::path::absolute(&data.folder)?;
-    let quoted = |path: &Path| -> anyhow::Result<String> {
-        Ok(shell_quote(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?))
+    let text = |path: &Path| -> anyhow::Result<String> {
+        Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
     };
-    Ok(format!("{} hook {} --data {}", quoted(&binary)?, program.name(), quoted(&folder)?))
+    Ok([text(&binary)?, "hook".to_owned(), program.name().to_owned(), "--data".to_owned(), text(&folder)?])
 }
 
 fn print_plan(
@@ -211,10 +293,18 @@ fn print_plan(
     let mut out = std::io::stdout().lock();
     let version = version.map(|version| format!(" {version}")).unwrap_or_default();
     writeln!(out, "Guard of {}{version}", program.title())?;
-    let path = plan.path().display().to_string();
-    let diff = TextDiff::from_lines(plan.before(), plan.after());
-    let text = diff.unified_diff().header(&path, &path).to_string();
-    writeln!(out, "{}", escape(text.trim_end(), LineMode::Many))?;
+    for file in plan.files() {
+        let path = file.path().display().to_string();
+        let diff = TextDiff::from_lines(file.before(), file.after());
+        let text = diff.unified_diff().header(&path, &path).to_string();
+        writeln!(out, "{}", escape(text.trim_end(), LineMode::Many))?;
+    }
+    if (program, scope) == (GuardedProgram::Codex, GuardScope::User) {
+        writeln!(
+            out,
+            "The tables [hooks.state…] are your trust: without them Codex skips the hooks, without a message."
+        )?;
+    }
     print_grade(&mut out, program, scope)?;
     if !plan.own_allowances().is_empty() {
         writeln!(out, "Rules of {} that allow calls as soon as the hook is off:", program.title())?;
@@ -251,6 +341,12 @@ fn print_status(data: &DataDir, form: OutputFormat) -> anyhow::Result<ExitCode> 
             match guard_state(program, &places) {
                 Ok(GuardState::Absent) => ("not guarded", None, None, None),
                 Ok(GuardState::Installed { path, scope }) => ("guarded", Some(path), None, Some(scope)),
+                Ok(GuardState::Unrecorded { path, scope: GuardScope::Managed }) => {
+                    ("guarded by the administrator", Some(path), None, Some(GuardScope::Managed))
+                }
+                Ok(GuardState::Unrecorded { path, scope }) => {
+                    ("guarded, without a receipt: `unguard` cannot take it away", Some(path), None, Some(scope))
+                }
                 Ok(GuardState::Damaged { path, problem }) => ("damaged", Some(path), Some(problem), None),
                 Err(error) => ("unknown", None, Some(error.to_string()), None),
             };

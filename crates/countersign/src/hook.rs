@@ -1,12 +1,12 @@
 //! `countersign hook`: the hook process of an agent such as Claude Code. It asks the running gateway about one call.
 //!
 //! Most programs let a call run if their hook fails. Each way to fail ends with code 2 here, at which all of them block the call. It must
-//! not know what a hook's input or answer says, except whether the call has run already: the gateway does.
+//! not know what a hook's input or answer says, except whether the call has run already: the adapter of hooks does.
 
 use std::{
     io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
     os::unix::net::UnixStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -38,7 +38,7 @@ static IS_AFTER_CALL: AtomicBool = AtomicBool::new(false);
 fn is_after_call(program: &str, input: &str) -> bool {
     let Ok(Value::Object(input)) = serde_json::from_str(input) else { return false };
     match input.get("hook_event_name").and_then(Value::as_str) {
-        Some(event) => ["PostToolUse", "PostToolUseFailure", "AfterTool"].contains(&event),
+        Some(event) => ["PostToolUse", "PostToolUseFailure", "AfterTool", "tool.execute.after"].contains(&event),
         None => program == "copilot" && input.contains_key("toolResult"),
     }
 }
@@ -77,13 +77,20 @@ pub(crate) fn run(options: HookOptions, folder: impl FnOnce() -> anyhow::Result<
                 print_notice(&format!("the call ran, and was not compared with the decision about it: {problem}"));
                 return ExitCode::FAILURE;
             }
-            print_notice(&format!("the call is blocked: {problem}"));
-            ExitCode::from(BLOCKED)
+            let blocked = HookReply::blocked(&options.program, format!("the call is blocked: {problem}"));
+            // If even that cannot be written, the code blocks the call.
+            ExitCode::from(write_reply(&blocked).unwrap_or(BLOCKED))
         }
     }
 }
 
-fn ask_gateway(options: &HookOptions, socket: &std::path::Path) -> anyhow::Result<HookReply> {
+/// Returns the text for a gateway that does not run, with the command that starts it.
+pub(crate) fn no_gateway_text(folder: &Path) -> String {
+    let start = crate::user_service::start_command(folder);
+    format!("no gateway runs with the data directory {}: start one with `{start}`", folder.display())
+}
+
+fn ask_gateway(options: &HookOptions, socket: &Path) -> anyhow::Result<HookReply> {
     let mut input = String::new();
     let read = std::io::stdin().lock().take(LARGEST_INPUT + 1).read_to_string(&mut input);
     read.context("cannot read the input of the hook")?;
@@ -92,12 +99,11 @@ fn ask_gateway(options: &HookOptions, socket: &std::path::Path) -> anyhow::Resul
     }
     IS_AFTER_CALL.store(is_after_call(&options.program, &input), Ordering::Relaxed);
     if std::env::var_os(PROOF_VARIABLE).is_some_and(|proof| proof == NO_GATEWAY) {
-        bail!("{PROOF_VARIABLE} is set, so no gateway is asked: start one with `countersign serve`");
+        bail!("{PROOF_VARIABLE} is set, so no gateway is asked");
     }
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            let folder = socket.parent().unwrap_or(socket).display();
-            anyhow::anyhow!("no gateway runs with the data directory {folder}: start one with `countersign serve`")
+            anyhow::anyhow!(no_gateway_text(socket.parent().unwrap_or(socket)))
         }
         _ => anyhow::Error::from(error).context("cannot connect to the gateway"),
     })?;

@@ -24,6 +24,7 @@ mod logging;
 mod mcp;
 mod mcp_servers;
 mod node;
+mod opencode;
 mod policy;
 mod privileges;
 mod running_sessions;
@@ -35,6 +36,7 @@ mod stdio;
 mod style;
 mod tls_roots;
 mod tokens;
+mod user_service;
 mod wrap;
 
 use std::process::ExitCode;

@@ -9,9 +9,10 @@ use crate::{
     edit,
     error::GuardError,
     places::GuardPlaces,
-    program::{GuardScope, GuardedProgram, SettingsEntry},
-    receipt::{self, GuardReceipt, text_digest},
+    program::{CODEX_EVENTS, GuardScope, GuardedProgram, HOOK_LIMIT, SettingsEntry},
+    receipt::{self, Addition, FileReceipt, GuardReceipt, text_digest},
     settings_file,
+    text_blocks::{self, HookTrust},
 };
 
 /// Change that a guard makes.
@@ -20,10 +21,19 @@ pub struct GuardPlan {
     program: GuardedProgram,
     scope: GuardScope,
     command: String,
+    settings: FileChange,
+    /// Written before the settings.
+    others: Vec<FileChange>,
+    allowances: Vec<String>,
+}
+
+/// Change of one file.
+#[derive(Clone, Debug)]
+pub struct FileChange {
     path: PathBuf,
     before: Option<String>,
     after: String,
-    allowances: Vec<String>,
+    addition: Addition,
 }
 
 /// State of a guard.
@@ -38,6 +48,13 @@ pub enum GuardState {
         /// The settings.
         scope: GuardScope,
     },
+    /// It is there, and was installed by another user, or its receipt was lost.
+    Unrecorded {
+        /// The settings file.
+        path: PathBuf,
+        /// The settings.
+        scope: GuardScope,
+    },
     /// It was installed, and somebody has changed it since.
     Damaged {
         /// The settings file.
@@ -47,24 +64,24 @@ pub enum GuardState {
     },
 }
 
-/// Outcome of the end of a guard.
+/// Outcome of the end of a guard, for one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UndoOutcome {
     /// The file is as it was before, byte by byte.
     Restored {
-        /// The settings file.
+        /// The file.
         path: PathBuf,
     },
     /// The file was edited since. What the guard added is gone, and the edits stay.
     Removed {
-        /// The settings file.
+        /// The file.
         path: PathBuf,
         /// Keys of entries that were not there any more.
         gone: Vec<String>,
     },
 }
 
-impl GuardPlan {
+impl FileChange {
     /// Returns the file that changes.
     pub const fn path(&self) -> &PathBuf {
         &self.path
@@ -80,13 +97,61 @@ impl GuardPlan {
         &self.after
     }
 
+    fn receipt(&self) -> FileReceipt {
+        FileReceipt {
+            path: self.path.clone(),
+            before: self.before.clone(),
+            written: text_digest(&self.after),
+            folders: GuardPlaces::missing_folders(&self.path),
+            addition: self.addition.clone(),
+        }
+    }
+}
+
+impl GuardPlan {
+    /// Returns the change of the program's settings.
+    pub const fn settings(&self) -> &FileChange {
+        &self.settings
+    }
+
+    /// Returns the changes of all files, the settings last.
+    pub fn files(&self) -> impl Iterator<Item = &FileChange> {
+        self.others.iter().chain([&self.settings])
+    }
+
     /// Returns rules of the program itself that allow calls as soon as the hook is off.
     pub fn own_allowances(&self) -> &[String] {
         &self.allowances
     }
+
+    /// Adds the trust in the hooks of Codex to its configuration.
+    ///
+    /// # Errors
+    /// [`GuardError`] if it is there already, or the file cannot be changed.
+    pub fn add_trust(&mut self, trust: &[HookTrust], places: &GuardPlaces) -> Result<(), GuardError> {
+        let path = places.codex_folder().join("config.toml");
+        let before = settings_file::read(&path)?;
+        settings_file::check_writable(&path)?;
+        let (after, block) = text_blocks::add_trust(before.as_deref().unwrap_or_default(), trust)
+            .map_err(|problem| GuardError::of_settings(&path, problem))?;
+        self.others.push(FileChange { path, before, after, addition: Addition::Blocks(vec![block]) });
+        Ok(())
+    }
+
+    /// Adds a file of the guard's own.
+    ///
+    /// # Errors
+    /// [`GuardError`] if another file is in its place.
+    pub fn add_file(&mut self, path: PathBuf, text: String) -> Result<(), GuardError> {
+        if settings_file::read(&path)?.is_some_and(|found| found != text) {
+            return Err(GuardError::of_settings(path, "is there already, and not as the guard writes it: remove it"));
+        }
+        self.others.push(FileChange { path, before: None, after: text, addition: Addition::Whole });
+        Ok(())
+    }
 }
 
-/// Plans the guard of a program, and changes nothing. `command` is the shell command of the hook.
+/// Plans the guard of a program, and changes nothing. `command` is the shell command of the hook, or for opencode the path of the plugin.
 ///
 /// # Errors
 /// [`GuardError`] if there is one already, or its file cannot be changed.
@@ -97,106 +162,134 @@ pub fn plan_guard(
     places: &GuardPlaces,
 ) -> Result<GuardPlan, GuardError> {
     let path = program.settings_path(scope, places)?;
-    if GuardReceipt::read(program, places)?.is_some_and(|receipt| !is_untouched(&receipt)) {
+    if GuardReceipt::read(program, places)?.is_some_and(|receipt| !receipt.files().all(FileReceipt::is_untouched)) {
         return Err(GuardError::Installed { program: program.name() });
+    }
+    if let Some(later) = program.later_settings(&path).filter(|later| later.exists()) {
+        let problem = format!("is read after {}, and could undo the guard: move its entries there", path.display());
+        return Err(GuardError::of_settings(later, problem));
     }
     let before = settings_file::read(&path)?;
     settings_file::check_writable(&path)?;
     let text = before.as_deref().unwrap_or_default();
-    let settings: Value = match text.trim() {
-        "" => Value::Object(serde_json::Map::new()),
-        _ => serde_json::from_str(text).map_err(|error| {
-            GuardError::of_settings(&path, format!("is not JSON as {} reads it: {error}", program.title()))
-        })?,
+    let (after, addition, allowances) = if program.has_toml_settings(scope) {
+        let (after, blocks) =
+            text_blocks::add_requirements(text, &CODEX_EVENTS, &GuardedProgram::blocking_command(command), HOOK_LIMIT)
+                .map_err(|problem| GuardError::of_settings(&path, problem))?;
+        (after, Addition::Blocks(blocks), Vec::new())
+    } else {
+        let settings = program.parse_settings(text).map_err(|problem| GuardError::of_settings(&path, problem))?;
+        if let Some(problem) = program.settings_problem(&settings) {
+            return Err(GuardError::of_settings(&path, format!("{problem}: {} may ignore the file", program.title())));
+        }
+        let after = edit::add_entries(text, &program.entries(scope, command))
+            .map_err(|problem| GuardError::of_settings(&path, problem))?;
+        (after, Addition::Entries, program.own_allowances(&settings))
     };
-    if let Some(problem) = program.settings_problem(&settings) {
-        return Err(GuardError::of_settings(&path, format!("{problem}: {} may ignore the file", program.title())));
-    }
-    let after = edit::add_entries(text, &program.entries(scope, command))
-        .map_err(|problem| GuardError::of_settings(&path, problem))?;
-    let (allowances, command) = (program.own_allowances(&settings), command.to_owned());
-    Ok(GuardPlan { program, scope, command, path, before, after, allowances })
-}
-
-/// Reports whether the file of a receipt is as it was before the guard: the process ended before it wrote.
-fn is_untouched(receipt: &GuardReceipt) -> bool {
-    settings_file::read(&receipt.path).is_ok_and(|text| text == receipt.before)
+    let settings = FileChange { path, before, after, addition };
+    Ok(GuardPlan { program, scope, command: command.to_owned(), settings, others: Vec::new(), allowances })
 }
 
 /// Makes the change of a plan. The receipt comes first, so that a crash in between leaves nothing that cannot be taken away.
 ///
 /// # Errors
-/// [`GuardError`] if the file changed since the plan, or cannot be written; then the settings are as they were.
+/// [`GuardError`] if a file changed since the plan, or cannot be written; then all are as they were.
 pub fn apply_guard(plan: &GuardPlan, places: &GuardPlaces) -> Result<(), GuardError> {
-    if settings_file::read(&plan.path)? != plan.before {
-        return Err(GuardError::ChangedMeanwhile { path: plan.path.clone() });
+    for file in plan.files() {
+        let found = settings_file::read(&file.path)?;
+        if found != file.before && !(file.addition == Addition::Whole && found.as_ref() == Some(&file.after)) {
+            return Err(GuardError::ChangedMeanwhile { path: file.path.clone() });
+        }
     }
     let earlier = GuardReceipt::read(plan.program, places)?;
     let receipt_path = places.receipts().join("receipt");
     let receipt = GuardReceipt {
-        path: plan.path.clone(),
         is_managed: plan.scope == GuardScope::Managed,
         command: plan.command.clone(),
-        before: plan.before.clone(),
-        written: text_digest(&plan.after),
-        folders: GuardPlaces::missing_folders(&plan.path),
         own_folders: match earlier {
             Some(earlier) => earlier.own_folders,
             None => GuardPlaces::missing_folders(&receipt_path),
         },
+        // Those of the receipt exist by the time of the files.
+        others: Vec::new(),
+        settings: plan.settings.receipt(),
     };
+    receipt::create_folders(&receipt.own_folders)?;
+    let receipt = GuardReceipt { others: plan.others.iter().map(FileChange::receipt).collect(), ..receipt };
     receipt.write(plan.program, places)?;
-    let is_shared = plan.scope == GuardScope::Managed;
-    let written = receipt::create_folders(&receipt.folders).and_then(|()| {
-        let access = if plan.scope == GuardScope::Managed { FileAccess::Shared } else { FileAccess::Private };
-        settings_file::write(&plan.path, &plan.after, access)?;
-        // Every user's program reads managed settings, whatever the mask of this process.
-        if is_shared { settings_file::share(&receipt.folders, &plan.path) } else { Ok(()) }
-    });
+    let written = plan.files().zip(receipt.files()).try_for_each(|(file, receipt)| file.write(receipt, plan.scope));
     if written.is_err() {
-        receipt::remove_empty(&receipt.folders);
+        let _ = receipt.files().rev().try_for_each(restore);
         let _ = receipt.remove(plan.program, places);
     }
     written
 }
 
-/// Takes the guard of a program away.
-///
-/// # Errors
-/// [`GuardError`] if there is none, or its file cannot be changed.
-pub fn undo_guard(program: GuardedProgram, places: &GuardPlaces) -> Result<UndoOutcome, GuardError> {
-    let missing = || GuardError::NotInstalled { program: program.name() };
-    let receipt = GuardReceipt::read(program, places)?.ok_or_else(missing)?;
-    let path = receipt.path.clone();
-    let found = settings_file::read(&path)?;
-    let is_as_written = found.as_deref().is_some_and(|text| text_digest(text) == receipt.written);
-    let outcome = if found == receipt.before {
-        UndoOutcome::Restored { path }
-    } else if is_as_written {
-        settings_file::check_writable(&path)?;
-        restore(&receipt)?;
-        UndoOutcome::Restored { path }
-    } else {
-        let entries = receipt.entries(program);
-        let gone = match &found {
-            None => entries.iter().map(|entry| entry.keys.join(".")).collect(),
-            Some(text) => {
-                settings_file::check_writable(&path)?;
-                let (left, gone) = edit::remove_entries(text, &entries, &receipt.value_before())
-                    .map_err(|problem| GuardError::of_settings(&path, problem))?;
-                settings_file::write(&path, &left, FileAccess::Private)?;
-                gone
-            }
-        };
-        UndoOutcome::Removed { path, gone }
-    };
-    receipt.remove(program, places)?;
-    Ok(outcome)
+impl FileChange {
+    fn write(&self, receipt: &FileReceipt, scope: GuardScope) -> Result<(), GuardError> {
+        receipt::create_folders(&receipt.folders)?;
+        let is_shared = scope == GuardScope::Managed;
+        let access = if is_shared { FileAccess::Shared } else { FileAccess::Private };
+        settings_file::write(&self.path, &self.after, access)?;
+        // Every user's program reads managed settings, whatever the mask of this process.
+        if is_shared { settings_file::share(&receipt.folders, &self.path) } else { Ok(()) }
+    }
 }
 
-fn restore(receipt: &GuardReceipt) -> Result<(), GuardError> {
+/// Takes the guard of a program away. Returns the outcome for each file, that of the settings first.
+///
+/// # Errors
+/// [`GuardError`] if there is none, or a file cannot be changed.
+pub fn undo_guard(program: GuardedProgram, places: &GuardPlaces) -> Result<Vec<UndoOutcome>, GuardError> {
+    let missing = || GuardError::NotInstalled { program: program.name() };
+    let receipt = GuardReceipt::read(program, places)?.ok_or_else(missing)?;
+    let entries = receipt.entries(program);
+    let outcomes = receipt.files().rev().map(|file| undo_file(file, &entries)).collect::<Result<_, _>>()?;
+    receipt.remove(program, places)?;
+    Ok(outcomes)
+}
+
+fn undo_file(receipt: &FileReceipt, entries: &[SettingsEntry]) -> Result<UndoOutcome, GuardError> {
+    let path = receipt.path.clone();
+    let found = settings_file::read(&path)?;
+    if found == receipt.before {
+        receipt::remove_empty(&receipt.folders);
+        return Ok(UndoOutcome::Restored { path });
+    }
+    if let Some(text) = &found {
+        settings_file::check_writable(&path)?;
+        if text_digest(text) == receipt.written {
+            restore(receipt)?;
+            return Ok(UndoOutcome::Restored { path });
+        }
+    }
+    let gone = match (&found, &receipt.addition) {
+        (None, Addition::Entries) => entries.iter().map(|entry| entry.keys.join(".")).collect(),
+        (None, Addition::Blocks(blocks)) => text_blocks::remove_blocks("", blocks).1,
+        (None, Addition::Whole) => Vec::new(),
+        // Another program may use it as it is now.
+        (Some(_), Addition::Whole) => vec!["the whole file".to_owned()],
+        (Some(text), Addition::Entries) => {
+            let (left, gone) = edit::remove_entries(text, entries, &receipt.value_before())
+                .map_err(|problem| GuardError::of_settings(&path, problem))?;
+            settings_file::write(&path, &left, FileAccess::Private)?;
+            gone
+        }
+        (Some(text), Addition::Blocks(blocks)) => {
+            let (left, gone) = text_blocks::remove_blocks(text, blocks);
+            settings_file::write(&path, &left, FileAccess::Private)?;
+            gone
+        }
+    };
+    Ok(UndoOutcome::Removed { path, gone })
+}
+
+fn restore(receipt: &FileReceipt) -> Result<(), GuardError> {
     if let Some(before) = &receipt.before {
-        return settings_file::write(&receipt.path, before, FileAccess::Private);
+        return match settings_file::read(&receipt.path)? == receipt.before {
+            true => Ok(()),
+            false => settings_file::write(&receipt.path, before, FileAccess::Private),
+        };
     }
     match fs::remove_file(&receipt.path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(GuardError::of_file(&receipt.path)(error)),
@@ -210,20 +303,71 @@ fn restore(receipt: &GuardReceipt) -> Result<(), GuardError> {
 /// Returns the state of the guard of a program.
 ///
 /// # Errors
-/// [`GuardError`] if its receipt or its file cannot be read.
+/// [`GuardError`] if its receipt or a file cannot be read.
 pub fn guard_state(program: GuardedProgram, places: &GuardPlaces) -> Result<GuardState, GuardError> {
-    let Some(receipt) = GuardReceipt::read(program, places)? else { return Ok(GuardState::Absent) };
-    let path = receipt.path.clone();
-    let damaged = |problem: String| Ok(GuardState::Damaged { path: receipt.path.clone(), problem });
-    let Some(text) = settings_file::read(&path)? else { return damaged("the file is missing".to_owned()) };
-    let Ok(settings) = serde_json::from_str::<Value>(&text) else { return damaged("the file is not JSON".to_owned()) };
-    if let Some(problem) = program.settings_problem(&settings) {
-        return damaged(problem);
+    let Some(receipt) = GuardReceipt::read(program, places)? else { return find_unrecorded(program, places) };
+    let current = program.settings_path(receipt.scope(), places)?;
+    if current != receipt.settings.path {
+        let problem = format!("{} reads {} now", program.title(), current.display());
+        return Ok(GuardState::Damaged { path: receipt.settings.path, problem });
     }
-    if let Some(entry) = receipt.entries(program).iter().find(|entry| !entry.is_in(&settings)) {
-        return damaged(format!("the entry {} is missing or changed", entry.keys.join(".")));
+    for file in receipt.files() {
+        if let Some(problem) = file_problem(file, program, &receipt)? {
+            return Ok(GuardState::Damaged { path: file.path.clone(), problem });
+        }
     }
-    Ok(GuardState::Installed { path, scope: receipt.scope() })
+    Ok(GuardState::Installed { path: receipt.settings.path.clone(), scope: receipt.scope() })
+}
+
+/// Returns the shell command of the installed hook, or for opencode the path of the plugin.
+///
+/// # Errors
+/// [`GuardError`] if there is no guard.
+pub fn guard_command(program: GuardedProgram, places: &GuardPlaces) -> Result<String, GuardError> {
+    let receipt = GuardReceipt::read(program, places)?;
+    receipt.map(|receipt| receipt.command).ok_or(GuardError::NotInstalled { program: program.name() })
+}
+
+/// Returns the text of a configuration of Codex with the trust in hooks at its end.
+///
+/// # Errors
+/// The key that is there already.
+pub fn trust_tables(config: &str, trust: &[HookTrust]) -> Result<String, String> {
+    text_blocks::add_trust(config, trust).map(|(text, _)| text)
+}
+
+/// Finds a guard without a receipt: that of the machine first, which the administrator installed.
+fn find_unrecorded(program: GuardedProgram, places: &GuardPlaces) -> Result<GuardState, GuardError> {
+    for scope in [GuardScope::Managed, GuardScope::User] {
+        let Ok(path) = program.settings_path(scope, places) else { continue };
+        if settings_file::read(&path)?.is_some_and(|text| program.has_guard(scope, &text)) {
+            return Ok(GuardState::Unrecorded { path, scope });
+        }
+    }
+    Ok(GuardState::Absent)
+}
+
+/// Returns the damage of one file of a guard.
+fn file_problem(
+    file: &FileReceipt,
+    program: GuardedProgram,
+    receipt: &GuardReceipt,
+) -> Result<Option<String>, GuardError> {
+    let Some(text) = settings_file::read(&file.path)? else { return Ok(Some("the file is missing".to_owned())) };
+    let is_changed = || Some("the part of the guard is missing or changed".to_owned());
+    Ok(match &file.addition {
+        Addition::Whole => is_changed().filter(|_| text_digest(&text) != file.written),
+        Addition::Blocks(blocks) => is_changed().filter(|_| !text_blocks::remove_blocks(&text, blocks).1.is_empty()),
+        Addition::Entries => {
+            let Ok(settings) = program.parse_settings(&text) else {
+                return Ok(Some("the file is not JSON".to_owned()));
+            };
+            program.settings_problem(&settings).or_else(|| {
+                let lacking = receipt.entries(program).into_iter().find(|entry| !entry.is_in(&settings))?;
+                Some(format!("the entry {} is missing or changed", lacking.keys.join(".")))
+            })
+        }
+    })
 }
 
 impl GuardReceipt {

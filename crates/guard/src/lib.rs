@@ -10,8 +10,13 @@ mod places;
 mod program;
 mod receipt;
 mod settings_file;
+mod text_blocks;
 
 pub use error::GuardError;
-pub use guard::{GuardPlan, GuardState, UndoOutcome, apply_guard, guard_state, plan_guard, undo_guard};
+pub use guard::{
+    FileChange, GuardPlan, GuardState, UndoOutcome, apply_guard, guard_command, guard_state, plan_guard, trust_tables,
+    undo_guard,
+};
 pub use places::GuardPlaces;
 pub use program::{GuardGrade, GuardScope, GuardedProgram, ProgramVersion};
+pub use text_blocks::HookTrust;

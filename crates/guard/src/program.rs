@@ -2,7 +2,7 @@
 //!
 //! Source: docs/protocol/hooks.md, Programs. The facts were measured with the versions here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,14 @@ use crate::{error::GuardError, places::GuardPlaces};
 pub enum GuardedProgram {
     /// Claude Code.
     Claude,
+    /// Codex.
+    Codex,
     /// Gemini CLI.
     Gemini,
     /// Copilot CLI.
     Copilot,
+    /// opencode.
+    Opencode,
 }
 
 /// Settings in which a guard is installed.
@@ -50,18 +54,26 @@ pub(crate) struct SettingsEntry {
 }
 
 /// Time limit of a hook in its program, in seconds. The hook's own is shorter.
-const HOOK_LIMIT: u64 = 600;
+pub(crate) const HOOK_LIMIT: u64 = 600;
+
+/// End of the shell command of a hook, with which one that was killed blocks the call.
+const BLOCK: &str = " || exit 2";
+
+/// Events of Codex at which it asks, or that tell what ran.
+pub(crate) const CODEX_EVENTS: [&str; 3] = ["PreToolUse", "PermissionRequest", "PostToolUse"];
 
 impl GuardedProgram {
     /// All programs.
-    pub const ALL: [Self; 3] = [Self::Claude, Self::Gemini, Self::Copilot];
+    pub const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Gemini, Self::Copilot, Self::Opencode];
 
     /// Returns its name, which is also that of its command.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
+            Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::Copilot => "copilot",
+            Self::Opencode => "opencode",
         }
     }
 
@@ -69,8 +81,10 @@ impl GuardedProgram {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Claude => "Claude Code",
+            Self::Codex => "Codex",
             Self::Gemini => "Gemini CLI",
             Self::Copilot => "Copilot CLI",
+            Self::Opencode => "opencode",
         }
     }
 
@@ -85,16 +99,18 @@ impl GuardedProgram {
         match self {
             // `onFailure: block` of hooks.
             Self::Claude => ProgramVersion([2, 1, 295]),
+            Self::Codex => ProgramVersion([0, 171, 0]),
             Self::Gemini => ProgramVersion([0, 61, 0]),
             Self::Copilot => ProgramVersion([1, 0, 102]),
+            Self::Opencode => ProgramVersion([1, 18, 33]),
         }
     }
 
     /// Returns the grade of its guard.
     pub const fn grade(self, scope: GuardScope) -> GuardGrade {
         match (self, scope) {
-            (Self::Claude, GuardScope::Managed) => GuardGrade::Enforced,
-            _ => GuardGrade::Cooperative,
+            (Self::Claude | Self::Codex | Self::Opencode, GuardScope::Managed) => GuardGrade::Enforced,
+            (_, GuardScope::User) | (Self::Gemini | Self::Copilot, GuardScope::Managed) => GuardGrade::Cooperative,
         }
     }
 
@@ -111,6 +127,31 @@ impl GuardedProgram {
                 "another invalid entry in the same file: `claude -p` then drops the whole file without a message",
                 "another hook that rewrites a call after the decision; the gateway reports such a call",
                 "the agent itself, if a rule lets it write this file",
+            ],
+            (Self::Codex, GuardScope::Managed) => &[
+                "a hook that is killed together with its shell: Codex then runs the call",
+                "`write_stdin` into a program that still runs: Codex runs no hook for it. `countersign codex` decides that too",
+                "a process that can write the managed file, such as a command with root's rights",
+            ],
+            (Self::Codex, GuardScope::User) => &[
+                "`write_stdin` into a program that still runs: Codex runs no hook for it. `countersign codex` decides that too",
+                "a hook that is killed together with its shell: Codex then runs the call",
+                "`--disable hooks`, `features.hooks = false`, and another CODEX_HOME",
+                "an edit of the hook: Codex skips a hook that is not as it was trusted, without a message",
+                "another hook that rewrites a call after the decision; the gateway reports such a call",
+                "the agent itself, if a rule lets it write these files",
+            ],
+            (Self::Opencode, GuardScope::Managed) => &[
+                "`opencode --auto` and `--dangerously-skip-permissions`: they answer the questions of the managed rules themselves",
+                "another client of `opencode serve` that answers first",
+                "a process that can write the managed file, such as a command with root's rights",
+            ],
+            (Self::Opencode, GuardScope::User) => &[
+                "`opencode --pure`: it loads no plugin",
+                "a plugin file that is missing or cannot be loaded: opencode starts without it, without a message",
+                "another plugin that rewrites a call after the decision; the gateway reports such a call",
+                "`\"permission\": \"allow\"` in the settings of a repository: the plugin still asks, the rules of opencode do not",
+                "the agent itself, if a rule lets it write these files",
             ],
             (Self::Gemini, _) => &[
                 "`gemini --acp`: it runs no hooks",
@@ -132,6 +173,10 @@ impl GuardedProgram {
             (Self::Claude, GuardScope::Managed) => {
                 places.system.join("claude-code/managed-settings.d/50-countersign.json")
             }
+            (Self::Codex, GuardScope::User) => places.codex_folder().join("hooks.json"),
+            (Self::Codex, GuardScope::Managed) => places.system.join("codex/requirements.toml"),
+            (Self::Opencode, GuardScope::User) => places.opencode_folder().join("opencode.json"),
+            (Self::Opencode, GuardScope::Managed) => places.system.join("opencode/opencode.json"),
             (Self::Gemini, GuardScope::User) => places.home.join(".gemini/settings.json"),
             (Self::Copilot, GuardScope::User) => places.home.join(".copilot/hooks/countersign.json"),
             (Self::Gemini | Self::Copilot, GuardScope::Managed) => {
@@ -140,9 +185,53 @@ impl GuardedProgram {
         })
     }
 
+    /// Returns a file beside the settings that the program reads after them.
+    pub(crate) fn later_settings(self, settings: &Path) -> Option<PathBuf> {
+        (self == Self::Opencode).then(|| settings.with_extension("jsonc"))
+    }
+
+    /// Reports whether the settings are TOML.
+    pub(crate) fn has_toml_settings(self, scope: GuardScope) -> bool {
+        self == Self::Codex && scope == GuardScope::Managed
+    }
+
+    /// Returns the shell command of a hook that blocks the call if the hook itself is killed.
+    pub fn blocking_command(command: &str) -> String {
+        format!("{command}{BLOCK}")
+    }
+
+    /// Reports whether the text of settings has a guard in it, whoever added it.
+    pub(crate) fn has_guard(self, scope: GuardScope, text: &str) -> bool {
+        let hook = format!(" hook {} ", self.name());
+        let is_ours = |text: &str| text.contains(&hook) && text.contains(BLOCK);
+        if self.has_toml_settings(scope) {
+            return text.lines().any(|line| line.starts_with("command") && is_ours(line));
+        }
+        let settings = self.parse_settings(text).unwrap_or_default();
+        match (self, scope) {
+            // The rule alone.
+            (Self::Opencode, GuardScope::Managed) => settings["permission"]["*"] == "ask",
+            (Self::Opencode, GuardScope::User) => {
+                let mut plugins = settings["plugin"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                plugins.any(|plugin| plugin.ends_with("/countersign.mjs"))
+            }
+            _ => has_text(&settings["hooks"], &is_ours),
+        }
+    }
+
+    /// Reads the text of settings in JSON. An empty file is an empty object.
+    pub(crate) fn parse_settings(self, text: &str) -> Result<Value, String> {
+        match text.trim() {
+            "" => Ok(Value::Object(serde_json::Map::new())),
+            _ => {
+                serde_json::from_str(text).map_err(|error| format!("is not JSON as {} reads it: {error}", self.title()))
+            }
+        }
+    }
+
     /// Returns the entries of the guard. `command` is the shell command of the hook, without what blocks a failed one.
-    pub(crate) fn entries(self, scope: GuardScope, command: &str) -> Vec<SettingsEntry> {
-        let command = format!("{command} || exit 2");
+    pub(crate) fn entries(self, scope: GuardScope, plain_command: &str) -> Vec<SettingsEntry> {
+        let command = Self::blocking_command(plain_command);
         let element =
             |keys: [&'static str; 2], value: Value| SettingsEntry { keys: keys.to_vec(), value, is_list_element: true };
         match self {
@@ -157,6 +246,23 @@ impl GuardedProgram {
                 if scope == GuardScope::Managed {
                     let keys = vec!["allowManagedHooksOnly"];
                     entries.push(SettingsEntry { keys, value: json!(true), is_list_element: false });
+                }
+                entries
+            }
+            Self::Codex => {
+                let hook = json!({ "type": "command", "command": command, "timeout": HOOK_LIMIT });
+                let entry = json!({ "matcher": "*", "hooks": [hook] });
+                CODEX_EVENTS.map(|event| element(["hooks", event], entry.clone())).to_vec()
+            }
+            Self::Opencode => {
+                let mut entries =
+                    vec![SettingsEntry { keys: vec!["permission", "*"], value: json!("ask"), is_list_element: false }];
+                if scope == GuardScope::User {
+                    entries.push(SettingsEntry {
+                        keys: vec!["plugin"],
+                        value: json!(plain_command),
+                        is_list_element: true,
+                    });
                 }
                 entries
             }
@@ -228,11 +334,28 @@ impl GuardedProgram {
 
     /// Returns rules in the program's own settings that allow calls as soon as the hook is off.
     pub(crate) fn own_allowances(self, settings: &Value) -> Vec<String> {
-        if self != Self::Claude {
-            return Vec::new();
+        match self {
+            Self::Claude => {
+                let rules = settings["permissions"]["allow"].as_array().into_iter().flatten();
+                rules.filter_map(Value::as_str).map(str::to_owned).collect()
+            }
+            Self::Opencode => {
+                let rules = settings["permission"].as_object().into_iter().flatten();
+                let is_allowed = |value: &Value| value.to_string().contains("\"allow\"");
+                rules.filter(|(_, value)| is_allowed(value)).map(|(name, value)| format!("{name}: {value}")).collect()
+            }
+            Self::Codex | Self::Gemini | Self::Copilot => Vec::new(),
         }
-        let rules = settings["permissions"]["allow"].as_array().into_iter().flatten();
-        rules.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+}
+
+/// Reports whether a text in a value is one of these.
+fn has_text(value: &Value, is_one: &impl Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => is_one(text),
+        Value::Array(items) => items.iter().any(|item| has_text(item, is_one)),
+        Value::Object(members) => members.values().any(|member| has_text(member, is_one)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Receipts: what a guard added to which file, and what was there before.
+//! Receipts: what a guard added to which files, and what was there before.
 
 use std::{
     fs,
@@ -17,19 +17,44 @@ use crate::{error::GuardError, places::GuardPlaces, program::GuardedProgram, set
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GuardReceipt {
     /// The settings file.
-    pub(crate) path: PathBuf,
+    #[serde(flatten)]
+    pub(crate) settings: FileReceipt,
     /// True if it is in the settings of the machine.
     pub(crate) is_managed: bool,
-    /// Shell command of the hook.
+    /// Shell command of the hook, or the path of the plugin that runs it.
     pub(crate) command: String,
-    /// Text of the file before; absent if there was none.
+    /// Folders that were created for this receipt, the highest first.
+    pub(crate) own_folders: Vec<PathBuf>,
+    /// Further files, in the order in which they were written before the settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) others: Vec<FileReceipt>,
+}
+
+/// Receipt of one file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FileReceipt {
+    pub(crate) path: PathBuf,
+    /// Its text before; absent if there was none.
     pub(crate) before: Option<String>,
     /// SHA-256 of the text that the guard wrote.
     pub(crate) written: String,
     /// Folders that were created for the file, the highest first.
     pub(crate) folders: Vec<PathBuf>,
-    /// Folders that were created for this receipt, the highest first.
-    pub(crate) own_folders: Vec<PathBuf>,
+    #[serde(default)]
+    pub(crate) addition: Addition,
+}
+
+/// What was added to a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Addition {
+    /// The entries of the program's settings, in JSON.
+    #[default]
+    Entries,
+    /// These texts, each as it stands.
+    Blocks(Vec<String>),
+    /// Everything: the file is the guard's own.
+    Whole,
 }
 
 /// Returns the SHA-256 of a text.
@@ -67,10 +92,22 @@ impl GuardReceipt {
         Ok(())
     }
 
+    /// Returns the receipts of all files, in the order in which they are written.
+    pub(crate) fn files(&self) -> impl DoubleEndedIterator<Item = &FileReceipt> {
+        self.others.iter().chain([&self.settings])
+    }
+}
+
+impl FileReceipt {
     /// Returns the settings before the guard.
     pub(crate) fn value_before(&self) -> Value {
         let text = self.before.as_deref().unwrap_or_default();
         serde_json::from_str(text).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
+    }
+
+    /// Reports whether the file is as it was before the guard.
+    pub(crate) fn is_untouched(&self) -> bool {
+        settings_file::read(&self.path).is_ok_and(|text| text == self.before)
     }
 }
 

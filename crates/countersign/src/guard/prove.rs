@@ -4,15 +4,17 @@
 
 use std::{
     fs,
-    os::unix::process::CommandExt as _,
+    os::unix::{fs::DirBuilderExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail, ensure};
-use countersign_gateway::control::PROOF_MARK;
-use countersign_guard::{GuardPlaces, GuardScope, GuardState, GuardedProgram, guard_state};
+use anyhow::{Context as _, bail};
+use countersign_gateway::control::{PROOF_MARK, PROOF_REASON};
+use countersign_guard::{
+    GuardPlaces, GuardScope, GuardState, GuardedProgram, guard_command, guard_state, trust_tables,
+};
 use countersign_scripted_model::{ModelScript, StubServer};
 use nix::{
     sys::signal::{Signal, killpg},
@@ -20,8 +22,11 @@ use nix::{
 };
 use serde_json::{Value, json};
 
+use super::codex_hooks;
 use crate::hook::{NO_GATEWAY, PROOF_VARIABLE};
 
+/// Variable with the key for the scripted model in Codex.
+const CODEX_KEY: &str = "COUNTERSIGN_PROOF_KEY";
 /// Longest time for one run of the program.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Interval at which its end is checked.
@@ -64,11 +69,19 @@ pub(crate) fn prove_guard(
 ) -> anyhow::Result<()> {
     let (path, scope) = match guard_state(program, places)? {
         GuardState::Installed { path, scope } => (path, scope),
+        GuardState::Unrecorded { path, .. } => {
+            bail!("the guard in {} has no receipt here: prove it as the user who installed it", path.display())
+        }
         GuardState::Absent => bail!("{0} is not guarded: run `countersign guard {0}`", program.name()),
         GuardState::Damaged { path, problem } => bail!("the guard in {} is damaged: {problem}", path.display()),
     };
     let settings = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     writeln!(out, "Proof: {} attempts a call that must be blocked", program.title())?;
+    let command = guard_command(program, places)?;
+    if program == GuardedProgram::Codex {
+        codex_hooks::check_trust(places, &GuardedProgram::blocking_command(&command))?;
+        writeln!(out, "  Codex lists the hooks as trusted")?;
+    }
     for run in [ProofRun::Unguarded, ProofRun::Running, ProofRun::Absent] {
         if run == ProofRun::Running && !is_running {
             writeln!(out, "  {}: not tried, because no gateway runs", run.title())?;
@@ -78,9 +91,15 @@ pub(crate) fn prove_guard(
         if run == ProofRun::Unguarded && scope == GuardScope::Managed {
             continue;
         }
-        let attempt = Attempt::prepare(program, run, (scope == GuardScope::User).then_some(settings.as_str()))?;
-        let has_run = attempt.execute()?;
+        let settings = (scope == GuardScope::User).then_some(settings.as_str());
+        let attempt = Attempt::prepare(program, run, settings, &command)?;
+        let (has_run, answer) = attempt.execute()?;
         writeln!(out, "  {}: the call {}", run.title(), if has_run { "ran" } else { "was blocked" })?;
+        // A hook that cannot even be started blocks too.
+        let asks_gateway = program != GuardedProgram::Opencode || scope == GuardScope::User;
+        if run == ProofRun::Running && asks_gateway && !has_run && !answer.contains(PROOF_REASON) {
+            bail!("the call was blocked, but not by the gateway: {answer}");
+        }
         if has_run == run.must_block() {
             bail!(match run {
                 ProofRun::Unguarded => "the call did not even run without the guard, so nothing is proved",
@@ -100,16 +119,22 @@ struct Attempt {
 }
 
 /// Folder that is removed at the end.
-struct ProofFolder(PathBuf);
+pub(super) struct ProofFolder(PathBuf);
 
 impl ProofFolder {
-    fn create() -> anyhow::Result<Self> {
+    /// Creates it, for the user alone: settings may have secrets in them.
+    pub(super) fn create() -> anyhow::Result<Self> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).context("no random number")?;
         let name = bytes.map(|byte| format!("{byte:02x}")).concat();
         let folder = std::env::temp_dir().join(format!("countersign-proof-{name}"));
-        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        let created = fs::DirBuilder::new().mode(0o700).create(&folder);
+        created.with_context(|| folder.display().to_string())?;
         Ok(Self(folder))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -120,13 +145,13 @@ impl Drop for ProofFolder {
 }
 
 impl Attempt {
-    fn prepare(program: GuardedProgram, run: ProofRun, settings: Option<&str>) -> anyhow::Result<Self> {
+    fn prepare(program: GuardedProgram, run: ProofRun, settings: Option<&str>, command: &str) -> anyhow::Result<Self> {
         let folder = ProofFolder::create()?;
         for inner in ["home", "work"] {
             fs::create_dir(folder.0.join(inner))?;
         }
         let attempt = Self { program, run, folder, model: StubServer::start()? };
-        attempt.write_settings(settings.filter(|_| run != ProofRun::Unguarded))?;
+        attempt.write_settings(settings.filter(|_| run != ProofRun::Unguarded), command)?;
         Ok(attempt)
     }
 
@@ -134,32 +159,70 @@ impl Attempt {
         self.folder.0.join("home")
     }
 
-    /// Returns the file that the call makes.
+    /// Returns the file that the call makes, in the folder in which the program may write.
     fn effect(&self) -> PathBuf {
-        self.folder.0.join("ran")
+        self.folder.0.join("work/ran")
     }
 
-    fn write_settings(&self, settings: Option<&str>) -> anyhow::Result<()> {
+    fn write_settings(&self, settings: Option<&str>, command: &str) -> anyhow::Result<()> {
         let (path, text) = match self.program {
             GuardedProgram::Claude => (".claude/settings.json", settings.map(str::to_owned)),
+            GuardedProgram::Codex => {
+                self.write_file(".codex/config.toml", &self.codex_config())?;
+                (".codex/hooks.json", settings.map(str::to_owned))
+            }
             GuardedProgram::Gemini => (".gemini/settings.json", Some(with_api_key(settings)?)),
             GuardedProgram::Copilot => (".copilot/hooks/countersign.json", settings.map(str::to_owned)),
+            GuardedProgram::Opencode => {
+                (".config/opencode/opencode.json", Some(with_scripted_model(settings, command, &self.model.url)?))
+            }
         };
         let Some(text) = text else { return Ok(()) };
+        self.write_file(path, &text)?;
+        if self.program == GuardedProgram::Codex {
+            // Codex knows a hook by its path, so that it trusts the copy by an entry of its own.
+            let codex = self.home().join(".codex");
+            let places = GuardPlaces { codex: Some(codex), ..self.places() };
+            let command = GuardedProgram::blocking_command(command);
+            let trust = codex_hooks::find_trust(&places, &text, &self.codex_config(), &command)?;
+            let trusted = trust_tables(&self.codex_config(), &trust).map_err(anyhow::Error::msg)?;
+            self.write_file(".codex/config.toml", &trusted)?;
+        }
+        Ok(())
+    }
+
+    fn places(&self) -> GuardPlaces {
+        GuardPlaces { home: self.home(), claude: None, codex: None, config: None, state: None, system: "/etc".into() }
+    }
+
+    fn write_file(&self, path: &str, text: &str) -> anyhow::Result<()> {
         let path = self.home().join(path);
         fs::create_dir_all(path.parent().context("a path without a folder")?)?;
         Ok(fs::write(path, text)?)
     }
 
-    /// Runs the program to its end, and reports whether the call ran.
-    fn execute(&self) -> anyhow::Result<bool> {
+    /// Returns a configuration of Codex with the scripted model. Texts of TOML have the escapes of JSON.
+    fn codex_config(&self) -> String {
+        format!(
+            "model = \"scripted\"\nmodel_provider = \"scripted\"\n[model_providers.scripted]\nname = \"scripted\"\n\
+             base_url = {}\nwire_api = \"responses\"\nenv_key = \"{CODEX_KEY}\"\n",
+            Value::from(format!("{}/v1", self.model.url))
+        )
+    }
+
+    /// Runs the program to its end, and reports whether the call ran, and what the model got for it.
+    fn execute(&self) -> anyhow::Result<(bool, String)> {
         let command = format!("touch {} # {PROOF_MARK}", self.effect().display());
         let tool = match self.program {
             GuardedProgram::Claude => "Bash",
+            GuardedProgram::Codex => "exec_command",
             GuardedProgram::Gemini => "run_shell_command",
-            GuardedProgram::Copilot => "bash",
+            GuardedProgram::Copilot | GuardedProgram::Opencode => "bash",
         };
-        let arguments = json!({ "command": command, "description": "proves the guard" });
+        let arguments = match self.program {
+            GuardedProgram::Codex => json!({ "cmd": command }),
+            _ => json!({ "command": command, "description": "proves the guard" }),
+        };
         let script = self.model.add_script(ModelScript { tool, arguments, calls: 1 });
         let mut process = self.program_command(&script.prompt());
         if self.run == ProofRun::Absent {
@@ -172,8 +235,11 @@ impl Attempt {
         let has_run = self.effect().exists();
         // A program that never made the call proves nothing.
         let result = self.model.wait_result(script, 1, Duration::ZERO);
-        ensure!(has_run || result.is_ok(), "{name} did not attempt the call{}", error_output(&mut child));
-        Ok(has_run)
+        match result {
+            Ok(answer) => Ok((has_run, answer)),
+            Err(_) if has_run => Ok((has_run, String::new())),
+            Err(_) => bail!("{name} did not attempt the call{}", error_output(&mut child)),
+        }
     }
 
     fn program_command(&self, prompt: &str) -> Command {
@@ -192,6 +258,15 @@ impl Attempt {
                     .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
                     .env("DISABLE_AUTOUPDATER", "1");
                 command.args(["-p", prompt, "--allowedTools", "Bash"]);
+            }
+            GuardedProgram::Codex => {
+                command.env(CODEX_KEY, "none").env("CODEX_HOME", home.join(".codex"));
+                let words = ["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"];
+                command.args(words).arg(prompt);
+            }
+            GuardedProgram::Opencode => {
+                command.env("OPENCODE_DISABLE_MODELS_FETCH", "1").env("OPENCODE_DISABLE_AUTOUPDATE", "1");
+                command.args(["run", "--format", "json", prompt]);
             }
             GuardedProgram::Gemini => {
                 command
@@ -217,6 +292,21 @@ impl Attempt {
 fn with_api_key(settings: Option<&str>) -> anyhow::Result<String> {
     let mut settings: Value = serde_json::from_str(settings.unwrap_or("{}"))?;
     settings["security"]["auth"]["selectedType"] = "gemini-api-key".into();
+    Ok(settings.to_string())
+}
+
+/// Returns settings of opencode with the scripted model, and of the user's plugins the one of the guard alone: others may be downloaded.
+fn with_scripted_model(settings: Option<&str>, plugin: &str, url: &str) -> anyhow::Result<String> {
+    let mut settings: Value = serde_json::from_str(settings.filter(|text| !text.trim().is_empty()).unwrap_or("{}"))?;
+    if let Some(plugins) = settings.get_mut("plugin").and_then(Value::as_array_mut) {
+        plugins.retain(|one| one == plugin);
+    }
+    let options = json!({ "baseURL": format!("{url}/v1"), "apiKey": "none" });
+    let models = json!({ "scripted": { "tool_call": true } });
+    settings["provider"]["scripted"] =
+        json!({ "npm": "@ai-sdk/openai-compatible", "options": options, "models": models });
+    settings["model"] = "scripted/scripted".into();
+    settings.as_object_mut().context("the settings are no object")?.remove("mcp");
     Ok(settings.to_string())
 }
 
@@ -254,7 +344,16 @@ pub(crate) fn is_installed(program: GuardedProgram) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::with_api_key;
+    use super::{with_api_key, with_scripted_model};
+
+    #[test]
+    fn rules_and_the_plugin_of_the_guard_stay_and_nothing_else_starts() {
+        let settings = r#"{"permission":{"*":"ask"},"plugin":["x@1","/p.mjs"],"mcp":{"x":{}},"model":"a/b"}"#;
+        let with = with_scripted_model(Some(settings), "/p.mjs", "http://127.0.0.1:1").unwrap();
+        let with: serde_json::Value = serde_json::from_str(&with).unwrap();
+        assert_eq!((&with["permission"]["*"], &with["plugin"]), (&"ask".into(), &serde_json::json!(["/p.mjs"])));
+        assert_eq!((with["model"].as_str(), with.get("mcp")), (Some("scripted/scripted"), None));
+    }
 
     #[test]
     fn other_settings_of_the_user_stay() {

@@ -10,10 +10,12 @@ use tempfile::TempDir;
 
 use super::{GuardState, UndoOutcome, apply_guard, guard_state, plan_guard, undo_guard};
 use crate::{
+    HookTrust,
     edit::tests::WRITTEN,
     error::GuardError,
     places::GuardPlaces,
     program::{GuardScope, GuardedProgram},
+    text_blocks::tests::WRITTEN as CONFIGS,
 };
 
 const COMMAND: &str = "'/usr/bin/countersign' hook claude --data '/home/ana/.local/share/countersign'";
@@ -28,7 +30,8 @@ impl Home {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
         fs::create_dir(&home).unwrap();
-        let places = GuardPlaces { home, claude: None, state: None, system: folder.path().join("etc") };
+        let system = folder.path().join("etc");
+        let places = GuardPlaces { home, claude: None, codex: None, config: None, state: None, system };
         Self { folder, places }
     }
 
@@ -65,6 +68,10 @@ impl Home {
     }
 }
 
+fn is_restored(outcomes: &[UndoOutcome]) -> bool {
+    outcomes.iter().all(|outcome| matches!(outcome, UndoOutcome::Restored { .. }))
+}
+
 #[test]
 fn guard_and_unguard_leave_a_home_folder_as_it_was() {
     for program in GuardedProgram::ALL {
@@ -73,7 +80,7 @@ fn guard_and_unguard_leave_a_home_folder_as_it_was() {
         home.guard(program).unwrap();
         assert_ne!(home.snapshot(), before);
         assert!(matches!(guard_state(program, &home.places).unwrap(), GuardState::Installed { .. }));
-        assert!(matches!(undo_guard(program, &home.places).unwrap(), UndoOutcome::Restored { .. }));
+        assert!(is_restored(&undo_guard(program, &home.places).unwrap()));
         assert_eq!(home.snapshot(), before, "{program:?}");
     }
     for text in WRITTEN {
@@ -105,7 +112,7 @@ fn edits_of_the_user_after_the_guard_stay() {
     fs::write(&path, serde_json::to_string_pretty(&settings).unwrap()).unwrap();
     assert!(matches!(guard_state(GuardedProgram::Claude, &home.places).unwrap(), GuardState::Installed { .. }));
     let outcome = undo_guard(GuardedProgram::Claude, &home.places).unwrap();
-    assert_eq!(outcome, UndoOutcome::Removed { path: path.clone(), gone: Vec::new() });
+    assert_eq!(outcome, [UndoOutcome::Removed { path: path.clone(), gone: Vec::new() }]);
     let left: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!(left, json!({"model": "opus", "theme": "dark"}));
     assert!(matches!(undo_guard(GuardedProgram::Claude, &home.places), Err(GuardError::NotInstalled { .. })));
@@ -115,7 +122,7 @@ fn edits_of_the_user_after_the_guard_stay() {
 fn a_guard_that_was_switched_off_is_reported() {
     for (change, named) in [
         ("{\"hooks\": {}}", "hooks.PreToolUse"),
-        ("", "not JSON"),
+        ("[", "not JSON"),
         ("{\"permissions\": {\"allow\": \"all\"}}", "permissions.allow"),
     ] {
         let home = Home::new();
@@ -200,11 +207,11 @@ fn a_managed_guard_is_a_file_of_its_own() {
     let before = home.snapshot();
     let plan = plan_guard(GuardedProgram::Claude, GuardScope::Managed, COMMAND, &home.places).unwrap();
     apply_guard(&plan, &home.places).unwrap();
-    let settings: Value = serde_json::from_str(&fs::read_to_string(plan.path()).unwrap()).unwrap();
+    let settings: Value = serde_json::from_str(&fs::read_to_string(plan.settings().path()).unwrap()).unwrap();
     assert_eq!(settings["allowManagedHooksOnly"], json!(true));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(plan.path()), mode(plan.path().parent().unwrap())), (0o644, 0o755));
-    assert!(plan.path().ends_with("claude-code/managed-settings.d/50-countersign.json"));
+    assert_eq!((mode(plan.settings().path()), mode(plan.settings().path().parent().unwrap())), (0o644, 0o755));
+    assert!(plan.settings().path().ends_with("claude-code/managed-settings.d/50-countersign.json"));
     assert!(matches!(
         guard_state(GuardedProgram::Claude, &home.places).unwrap(),
         GuardState::Installed { scope: GuardScope::Managed, .. }
@@ -221,4 +228,188 @@ fn rules_of_the_program_itself_are_named() {
     home.write("{\"permissions\": {\"allow\": [\"Bash(git *)\", \"WebFetch\"]}}");
     let plan = plan_guard(GuardedProgram::Claude, GuardScope::User, COMMAND, &home.places).unwrap();
     assert_eq!(plan.own_allowances(), ["Bash(git *)", "WebFetch"]);
+}
+
+const PLUGIN: &str = "/home/ana/.local/state/countersign/guard/opencode/countersign.mjs";
+
+fn trust_in(hooks: &Path) -> Vec<HookTrust> {
+    ["pre_tool_use", "permission_request", "post_tool_use"]
+        .map(|event| HookTrust { key: format!("{}:{event}:0:0", hooks.display()), hash: "sha256:11".to_owned() })
+        .to_vec()
+}
+
+#[test]
+fn hooks_of_codex_and_the_trust_in_them_come_and_go_together() {
+    for hooks in [None].into_iter().chain(WRITTEN.map(Some)) {
+        for config in [None].into_iter().chain(CONFIGS.map(Some)) {
+            let home = Home::new();
+            let folder = home.places.home.join(".codex");
+            for (name, text) in [("hooks.json", hooks), ("config.toml", config)] {
+                if let Some(text) = text {
+                    fs::create_dir_all(&folder).unwrap();
+                    fs::write(folder.join(name), text).unwrap();
+                }
+            }
+            let before = home.snapshot();
+            let mut plan = plan_guard(GuardedProgram::Codex, GuardScope::User, COMMAND, &home.places).unwrap();
+            plan.add_trust(&trust_in(&folder.join("hooks.json")), &home.places).unwrap();
+            apply_guard(&plan, &home.places).unwrap();
+            let written: Value = serde_json::from_str(&fs::read_to_string(folder.join("hooks.json")).unwrap()).unwrap();
+            for event in ["PreToolUse", "PermissionRequest", "PostToolUse"] {
+                let hook = &written["hooks"][event].as_array().unwrap().last().unwrap()["hooks"][0];
+                let want = json!({ "type": "command", "command": format!("{COMMAND} || exit 2"), "timeout": 600 });
+                assert_eq!(*hook, want, "{event}");
+            }
+            let trusted = fs::read_to_string(folder.join("config.toml")).unwrap();
+            assert!(trusted.starts_with(config.unwrap_or_default()) && trusted.matches("trusted_hash").count() >= 3);
+            assert!(matches!(
+                guard_state(GuardedProgram::Codex, &home.places).unwrap(),
+                GuardState::Installed { scope: GuardScope::User, .. }
+            ));
+            assert!(is_restored(&undo_guard(GuardedProgram::Codex, &home.places).unwrap()));
+            assert_eq!(home.snapshot(), before, "{hooks:?} {config:?}");
+        }
+    }
+}
+
+#[test]
+fn trust_that_was_taken_back_is_damage_and_edits_after_the_guard_stay() {
+    let home = Home::new();
+    let folder = home.places.home.join(".codex");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("config.toml"), "model = \"x\"").unwrap();
+    let mut plan = plan_guard(GuardedProgram::Codex, GuardScope::User, COMMAND, &home.places).unwrap();
+    plan.add_trust(&trust_in(&folder.join("hooks.json")), &home.places).unwrap();
+    apply_guard(&plan, &home.places).unwrap();
+    let config = fs::read_to_string(folder.join("config.toml")).unwrap();
+    fs::write(folder.join("config.toml"), config.replace("sha256:11", "sha256:12")).unwrap();
+    let state = guard_state(GuardedProgram::Codex, &home.places).unwrap();
+    assert!(matches!(state, GuardState::Damaged { path, .. } if path == folder.join("config.toml")));
+    fs::write(folder.join("config.toml"), format!("{config}[tui]\nanimations = false\n")).unwrap();
+    let outcomes = undo_guard(GuardedProgram::Codex, &home.places).unwrap();
+    assert_eq!(outcomes[1], UndoOutcome::Removed { path: folder.join("config.toml"), gone: Vec::new() });
+    let left = fs::read_to_string(folder.join("config.toml")).unwrap();
+    assert_eq!(left, "model = \"x\"\n[tui]\nanimations = false\n");
+    assert!(!folder.join("hooks.json").exists());
+}
+
+#[test]
+fn requirements_of_codex_are_managed_settings() {
+    for text in [None, Some(""), Some("# mine\nallowed_sandbox_modes = [\"read-only\"]\n")] {
+        let home = Home::new();
+        let path = home.places.system.join("codex/requirements.toml");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if let Some(text) = text {
+            fs::write(&path, text).unwrap();
+        }
+        let before = home.snapshot();
+        let plan = plan_guard(GuardedProgram::Codex, GuardScope::Managed, COMMAND, &home.places).unwrap();
+        apply_guard(&plan, &home.places).unwrap();
+        let written = fs::read_to_string(&path).unwrap();
+        assert!(written.starts_with("allow_managed_hooks_only = true\n") && written.contains("|| exit 2"), "{written}");
+        assert!(matches!(
+            guard_state(GuardedProgram::Codex, &home.places).unwrap(),
+            GuardState::Installed { scope: GuardScope::Managed, .. }
+        ));
+        assert!(is_restored(&undo_guard(GuardedProgram::Codex, &home.places).unwrap()));
+        let modes_aside = |all: BTreeMap<PathBuf, (u32, Option<Vec<u8>>)>| -> BTreeMap<_, _> {
+            all.into_iter().map(|(path, (_, content))| (path, content)).collect()
+        };
+        assert_eq!(modes_aside(home.snapshot()), modes_aside(before));
+    }
+}
+
+/// Settings of opencode as people write them.
+const OPENCODE: [&str; 10] = [
+    "",
+    "{}",
+    "{\n}\n",
+    "{\"$schema\":\"https://opencode.ai/config.json\"}",
+    "{\n  \"plugin\": []\n}",
+    "{\n\t\"plugin\": [\n\t\t\"opencode-x@1\"\n\t],\n\t\"model\": \"a/b\"\n}\n",
+    "{\"permission\": {}}",
+    "{\r\n  \"permission\": { \"edit\": \"deny\" }\r\n}\r\n",
+    "{\"permission\":{\"*\":\"ask\"},\"plugin\":[\"x\"]}",
+    "  { \"permission\" : { \"bash\" : { \"*\" : \"ask\" } } }  ",
+];
+
+#[test]
+fn the_plugin_of_opencode_and_its_settings_come_and_go_together() {
+    for text in OPENCODE {
+        let home = Home::new();
+        let path = home.places.home.join(".config/opencode/opencode.json");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        let before = home.snapshot();
+        let mut plan = plan_guard(GuardedProgram::Opencode, GuardScope::User, PLUGIN, &home.places).unwrap();
+        plan.add_file(home.places.opencode_plugin(), "export {}\n".to_owned()).unwrap();
+        apply_guard(&plan, &home.places).unwrap();
+        let written: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(written["permission"]["*"], json!("ask"), "{text}");
+        assert_eq!(written["plugin"].as_array().unwrap().last().unwrap(), PLUGIN);
+        assert_eq!(fs::read_to_string(home.places.opencode_plugin()).unwrap(), "export {}\n");
+        fs::write(home.places.opencode_plugin(), "export default 1\n").unwrap();
+        assert!(matches!(guard_state(GuardedProgram::Opencode, &home.places).unwrap(), GuardState::Damaged { .. }));
+        fs::write(home.places.opencode_plugin(), "export {}\n").unwrap();
+        assert!(is_restored(&undo_guard(GuardedProgram::Opencode, &home.places).unwrap()));
+        assert_eq!(home.snapshot(), before, "{text}");
+    }
+}
+
+#[test]
+fn settings_of_opencode_that_would_undo_the_guard_are_refused() {
+    for (name, text, named) in [
+        ("opencode.json", "{\"permission\": \"allow\"}", "permission"),
+        ("opencode.json", "{\"permission\": {\"*\": \"allow\"}}", "expected \"ask\""),
+        ("opencode.json", "{\"plugin\": \"x\"}", "plugin"),
+        ("opencode.json", "{ // mine\n}", "not JSON"),
+        ("opencode.jsonc", "{}", "is read after"),
+    ] {
+        let home = Home::new();
+        let folder = home.places.home.join(".config/opencode");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(name), text).unwrap();
+        let before = home.snapshot();
+        let refused = plan_guard(GuardedProgram::Opencode, GuardScope::User, PLUGIN, &home.places).unwrap_err();
+        assert!(refused.to_string().contains(named), "{refused}");
+        assert_eq!(home.snapshot(), before);
+    }
+}
+
+#[test]
+fn a_guard_without_a_receipt_is_found() {
+    for (program, scope) in [
+        (GuardedProgram::Claude, GuardScope::User),
+        (GuardedProgram::Claude, GuardScope::Managed),
+        (GuardedProgram::Codex, GuardScope::User),
+        (GuardedProgram::Codex, GuardScope::Managed),
+        (GuardedProgram::Gemini, GuardScope::User),
+        (GuardedProgram::Copilot, GuardScope::User),
+        (GuardedProgram::Opencode, GuardScope::User),
+        (GuardedProgram::Opencode, GuardScope::Managed),
+    ] {
+        let home = Home::new();
+        assert_eq!(guard_state(program, &home.places).unwrap(), GuardState::Absent);
+        let command = match program {
+            GuardedProgram::Opencode => PLUGIN.to_owned(),
+            _ => COMMAND.replace("claude", program.name()),
+        };
+        let plan = plan_guard(program, scope, &command, &home.places).unwrap();
+        apply_guard(&plan, &home.places).unwrap();
+        // As another user sees it.
+        let other = GuardPlaces { state: Some(home.folder.path().join("other")), ..home.places.clone() };
+        let want = GuardState::Unrecorded { path: plan.settings().path().clone(), scope };
+        assert_eq!(guard_state(program, &other).unwrap(), want);
+    }
+}
+
+#[test]
+fn a_guard_in_a_folder_that_the_program_no_longer_reads_is_damaged() {
+    let home = Home::new();
+    home.guard(GuardedProgram::Claude).unwrap();
+    let moved = GuardPlaces { claude: Some(home.folder.path().join("elsewhere")), ..home.places.clone() };
+    match guard_state(GuardedProgram::Claude, &moved).unwrap() {
+        GuardState::Damaged { problem, .. } => assert!(problem.contains("elsewhere"), "{problem}"),
+        state => panic!("{state:?}"),
+    }
 }
