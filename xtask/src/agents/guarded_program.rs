@@ -11,14 +11,15 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::agents::{
-    host_program::{HostProgram, codex_config, write_json},
+    host_program::{HostProgram, codex_config, opencode_config, write_json},
     process::{ProcessGroup, bounded_command},
 };
 
 /// Command of the model, which leaves a line and prints another. A word with `slow` in it takes its time.
 const MARK: &str = "#!/bin/sh\necho \"$1\" >> ../effects\ncase $1 in *slow*) sleep 6 ;; esac\necho \"marked $1\"\n";
-/// Longest time that a program gives a hook, in seconds.
-const HOOK_LIMIT: u64 = 600;
+
+/// Beginning of the line with the hook in the plugin of opencode.
+const PLUGIN_HOOK: &str = "const HOOK = ";
 
 /// Program in a folder of its own.
 pub(crate) struct GuardedProgram<'a> {
@@ -47,7 +48,8 @@ impl GuardedProgram<'_> {
                 fs::create_dir_all(self.codex_home())?;
                 Ok(fs::write(self.codex_config(), codex_config(self.model_url, &self.work()))?)
             }
-            HostProgram::Claude | HostProgram::Copilot | HostProgram::Opencode => Ok(()),
+            HostProgram::Opencode => write_json(&self.settings()?, &opencode_config(self.model_url)).map(drop),
+            HostProgram::Claude | HostProgram::Copilot => Ok(()),
         }
     }
 
@@ -86,15 +88,12 @@ impl GuardedProgram<'_> {
             HostProgram::Codex => ".codex/hooks.json",
             HostProgram::Gemini => ".gemini/settings.json",
             HostProgram::Copilot => ".copilot/hooks/countersign.json",
-            HostProgram::Opencode => bail!("opencode has no hook"),
+            HostProgram::Opencode => ".config/opencode/opencode.json",
         }))
     }
 
     /// Installs the hook as a user does.
     pub(crate) fn install_guard(&self, binary: &Path, config: &Path) -> anyhow::Result<()> {
-        if self.program == HostProgram::Codex {
-            return self.write_codex_hooks(binary, config);
-        }
         let mut command = bounded_command(binary, &self.home());
         let folder = self.program.path(self.programs).parent().map(Path::to_owned).context("no folder")?;
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -108,18 +107,11 @@ impl GuardedProgram<'_> {
         Ok(())
     }
 
-    /// Writes the hooks of Codex, for which there is no guard yet.
-    fn write_codex_hooks(&self, binary: &Path, config: &Path) -> anyhow::Result<()> {
-        let command = format!("'{}' hook codex --config '{}' || exit 2", binary.display(), config.display());
-        let hook = json!({ "type": "command", "command": command, "timeout": HOOK_LIMIT });
-        let entry = json!([{ "matcher": "*", "hooks": [hook] }]);
-        let hooks = json!({ "hooks": { "PreToolUse": entry, "PostToolUse": entry } });
-        write_json(&self.settings()?, &hooks)?;
-        self.trust_codex_hooks()
-    }
-
     /// Changes the shell commands of our hooks.
     pub(crate) fn edit_commands(&self, edit: impl Fn(&str) -> String) -> anyhow::Result<()> {
+        if self.program == HostProgram::Opencode {
+            return self.edit_plugin(edit);
+        }
         let path = self.settings()?;
         let mut settings: Value = serde_json::from_slice(&fs::read(&path)?)?;
         let mark = format!(" hook {} ", self.program.name());
@@ -135,8 +127,38 @@ impl GuardedProgram<'_> {
         self.trust_codex_hooks()
     }
 
+    /// Changes the words of the hook in the plugin, which are no shell command.
+    fn edit_plugin(&self, edit: impl Fn(&str) -> String) -> anyhow::Result<()> {
+        let path = self.home().join(".local/state/countersign/guard/opencode/countersign.mjs");
+        let text = fs::read_to_string(&path)?;
+        let line = text.lines().find(|line| line.starts_with(PLUGIN_HOOK)).context("a plugin without a hook")?;
+        let words: Vec<String> = serde_json::from_str(&line[PLUGIN_HOOK.len()..])?;
+        let edited = edit(&words.join(" "));
+        let words: Vec<&str> = edited.split_whitespace().collect();
+        let changed = format!("{PLUGIN_HOOK}{}", Value::from(words));
+        Ok(fs::write(&path, text.replace(line, &changed))?)
+    }
+
+    /// Adds a plugin of somebody else that runs after ours and rewrites the command.
+    fn add_rewriting_plugin(&self, command: &str) -> anyhow::Result<()> {
+        let plugin = self.folder.join("rewrites.mjs");
+        let text = format!(
+            "export const Rewrites = async () => ({{\n  \"tool.execute.before\": async (input, output) => {{\n    \
+             output.args.command = {}\n  }},\n}})\n",
+            Value::from(command)
+        );
+        fs::write(&plugin, text)?;
+        let path = self.settings()?;
+        let mut settings: Value = serde_json::from_slice(&fs::read(&path)?)?;
+        settings["plugin"].as_array_mut().context("no plugins")?.push(plugin.to_string_lossy().into());
+        Ok(fs::write(&path, settings.to_string())?)
+    }
+
     /// Adds a hook of somebody else that ends after ours and rewrites the command.
     pub(crate) fn add_rewriting_hook(&self, command: &str) -> anyhow::Result<()> {
+        if self.program == HostProgram::Opencode {
+            return self.add_rewriting_plugin(command);
+        }
         let input = self.arguments(command);
         let answer = match self.program {
             HostProgram::Claude => json!({ "hookEventName": "PreToolUse", "updatedInput": input }),
@@ -186,8 +208,12 @@ impl GuardedProgram<'_> {
 
     /// Returns the arguments of that tool.
     pub(crate) fn arguments(&self, command: &str) -> Value {
-        let name = if self.program == HostProgram::Codex { "cmd" } else { "command" };
-        json!({ name: command })
+        match self.program {
+            HostProgram::Codex => json!({ "cmd": command }),
+            // It refuses a command without one.
+            HostProgram::Opencode => json!({ "command": command, "description": "Runs" }),
+            HostProgram::Claude | HostProgram::Gemini | HostProgram::Copilot => json!({ "command": command }),
+        }
     }
 
     /// Returns the arguments of that tool with a description, which models mostly write.
@@ -206,7 +232,8 @@ impl GuardedProgram<'_> {
             HostProgram::Claude => ("Write", json!({ "file_path": path, "content": text })),
             HostProgram::Gemini => ("write_file", json!({ "file_path": path, "content": text })),
             HostProgram::Copilot => ("create", json!({ "path": path, "file_text": text })),
-            HostProgram::Codex | HostProgram::Opencode => bail!("no tool writes a file"),
+            HostProgram::Opencode => ("write", json!({ "filePath": path, "content": text })),
+            HostProgram::Codex => bail!("no tool writes a file"),
         })
     }
 
@@ -244,7 +271,9 @@ impl GuardedProgram<'_> {
             HostProgram::Copilot => {
                 command.args(["--allow-all-tools", "--no-color", "-p"]);
             }
-            HostProgram::Opencode => bail!("opencode has no hook"),
+            HostProgram::Opencode => {
+                command.args(["run", "--format", "json"]);
+            }
         }
         let Prompt::Text(text) = prompt else { bail!("{} is not resumed", self.program.name()) };
         self.spawn(name, command.arg(text))

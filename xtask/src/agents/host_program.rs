@@ -256,16 +256,21 @@ fn configure_opencode(command: &mut Command, setup: &HostSetup<'_>, home: &Path)
     };
     // Without a limit: each progress notification extends it.
     server["enabled"] = true.into();
-    let options = json!({ "baseURL": format!("{}/v1", setup.model_url), "apiKey": "dummy" });
-    let models = json!({ "scripted": { "tool_call": true } });
-    let config = json!({
-        "provider": { "stub": { "npm": "@ai-sdk/openai-compatible", "options": options, "models": models } },
-        "model": "stub/scripted",
-        "mcp": { SERVER: server },
-    });
+    let mut config = opencode_config(setup.model_url);
+    config["mcp"] = json!({ SERVER: server });
     write_json(&home.join(".config/opencode/opencode.json"), &config)?;
     command.args(["run", "--format", "json", setup.prompt]);
     Ok(())
+}
+
+/// Returns the configuration of opencode with the model at `model_url`.
+pub(crate) fn opencode_config(model_url: &str) -> Value {
+    let options = json!({ "baseURL": format!("{model_url}/v1"), "apiKey": "dummy" });
+    let models = json!({ "scripted": { "tool_call": true } });
+    json!({
+        "provider": { "stub": { "npm": "@ai-sdk/openai-compatible", "options": options, "models": models } },
+        "model": "stub/scripted",
+    })
 }
 
 fn bearer(token: &str) -> Value {
