@@ -62,6 +62,7 @@ pub(crate) fn run(options: OpencodeArgs, data: PathBuf) -> anyhow::Result<ExitCo
             open: Mutex::default(),
             allowed: Mutex::default(),
         });
+        let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         let ended = async {
             match &mut child {
                 Some(child) => child.wait().await.map(drop),
@@ -71,7 +72,9 @@ pub(crate) fn run(options: OpencodeArgs, data: PathBuf) -> anyhow::Result<ExitCo
         tokio::select! {
             outcome = answerer.follow() => outcome.map(|()| ExitCode::SUCCESS),
             _ = ended => bail!("`opencode serve` ended"),
+            // The server that was started ends with this process.
             _ = tokio::signal::ctrl_c() => Ok(ExitCode::SUCCESS),
+            _ = terminated.recv() => Ok(ExitCode::SUCCESS),
         }
     })
 }

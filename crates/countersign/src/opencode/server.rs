@@ -97,6 +97,8 @@ impl OpencodeServer {
             parsed.scheme() == "http" && is_here,
             "--url {url}: expected http://127.0.0.1:PORT, a server of this machine"
         );
+        // Other providers may be set by now; this one only has to be there.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().tls_certs_only([]).build()?;
         Ok(Self { client, url: url.trim_end_matches('/').to_owned(), password })
     }
