@@ -1,0 +1,502 @@
+//! Tool calls of ACP as calls that rules know.
+//!
+//! The protocol has kinds of tools and leaves their input to the agent, so paths and commands are found by the names that agents give them.
+
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path, PathBuf},
+};
+
+use serde_json::{Map, Value, json};
+
+use crate::{agent_call::AgentCall, command_words::{line_of_words, plain_name}};
+
+/// Note for approvers at a call without input.
+pub(super) const NO_INPUT: &str = "The agent did not give the input of this call. Title and content are its own words.";
+
+/// Names of the command in inputs.
+const COMMANDS: [&str; 2] = ["command", "cmd"];
+/// Names of the folder of a command.
+const FOLDERS: [&str; 5] = ["cwd", "workdir", "directory", "dir_path", "working_directory"];
+/// Names of paths of files.
+const PATHS: [&str; 11] = [
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "absolute_path",
+    "abs_path",
+    "target_file",
+    "filename",
+    "fileName",
+    "notebook_path",
+    "file",
+];
+/// Members of inputs that differ each time the same call is made.
+const VOLATILE: [&str; 6] = ["call_id", "turn_id", "approval_id", "started_at_ms", "toolCallId", "timestamp"];
+/// Members that are words for people.
+const WORDS: [&str; 4] = ["description", "justification", "reason", "note"];
+/// Members of a tool call that an update replaces.
+const MEMBERS: [&str; 6] = ["title", "kind", "content", "locations", "rawInput", "_meta"];
+/// Most tool calls that are kept.
+const MOST: usize = 512;
+
+/// Meaning of a title without an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TitleMeaning {
+    /// The agent writes its command, which the model cannot change.
+    Command,
+    /// Words of the agent or of its model.
+    Words,
+}
+
+/// Session to which a tool call belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallPlace<'a> {
+    pub(super) session: &'a str,
+    pub(super) cwd: &'a str,
+    pub(super) titles: TitleMeaning,
+}
+
+/// What was decided about a tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum KnownDecision {
+    Allowed(Vec<AgentCall>),
+    Denied,
+}
+
+/// Tool call as far as the agent has described it.
+#[derive(Clone, Debug, Default)]
+struct KnownCall {
+    described: Map<String, Value>,
+    decision: Option<KnownDecision>,
+}
+
+/// Tool calls of an agent, by session and id.
+#[derive(Debug, Default)]
+pub(super) struct ToolCalls {
+    known: BTreeMap<(String, String), KnownCall>,
+    /// In the order in which they came.
+    order: std::collections::VecDeque<(String, String)>,
+}
+
+impl ToolCalls {
+    /// Merges what the agent says of a tool call with what it has said, and returns all of it.
+    pub(super) fn describe(&mut self, session: &str, id: &str, told: &Map<String, Value>) -> Map<String, Value> {
+        let key = (session.to_owned(), id.to_owned());
+        if !self.known.contains_key(&key) {
+            self.order.push_back(key.clone());
+            while self.order.len() > MOST {
+                if let Some(oldest) = self.order.pop_front() {
+                    self.known.remove(&oldest);
+                }
+            }
+        }
+        let known = self.known.entry(key).or_default();
+        for name in MEMBERS {
+            if let Some(value) = told.get(name).filter(|value| !value.is_null()) {
+                known.described.insert(name.to_owned(), value.clone());
+            }
+        }
+        known.described.clone()
+    }
+
+    /// Keeps a decision, with which the end of the call is compared.
+    pub(super) fn decide(&mut self, session: &str, id: &str, decision: KnownDecision) {
+        if let Some(known) = self.known.get_mut(&(session.to_owned(), id.to_owned())) {
+            known.decision = Some(decision);
+        }
+    }
+
+    /// Takes in the end of a call, and returns the calls that ran in another form than they were decided.
+    pub(super) fn complete(&mut self, place: CallPlace<'_>, id: &str) -> Vec<AgentCall> {
+        let key = (place.session.to_owned(), id.to_owned());
+        self.order.retain(|known| *known != key);
+        let Some(KnownCall { described, decision: Some(decision) }) = self.known.remove(&key) else {
+            return Vec::new();
+        };
+        let ran = calls_of(place, Some(id), &described);
+        match decision {
+            KnownDecision::Denied => ran,
+            KnownDecision::Allowed(allowed) => differing(&allowed, ran),
+        }
+    }
+
+    /// Forgets a call that was denied and failed. One that was allowed may fail in the middle and try again.
+    pub(super) fn forget_denied(&mut self, session: &str, id: &str) {
+        let key = (session.to_owned(), id.to_owned());
+        if self.known.get(&key).is_some_and(|known| known.decision == Some(KnownDecision::Denied)) {
+            self.order.retain(|known| *known != key);
+            self.known.remove(&key);
+        }
+    }
+}
+
+/// Returns the calls that no allowed one covers.
+fn differing(allowed: &[AgentCall], ran: Vec<AgentCall>) -> Vec<AgentCall> {
+    let is_covered = |ran: &AgentCall| allowed.iter().any(|allowed| is_same_effect(allowed, ran));
+    ran.into_iter().filter(|ran| !is_covered(ran)).collect()
+}
+
+/// Reports whether two descriptions of a call mean the same: agents add members to an input and leave others out.
+fn is_same_effect(allowed: &AgentCall, ran: &AgentCall) -> bool {
+    const FILE_TOOLS: [&str; 3] = ["read", "write", "edit"];
+    let is_file = |call: &AgentCall| FILE_TOOLS.contains(&call.tool.as_str());
+    if allowed.tool != ran.tool && !(is_file(allowed) && is_file(ran) && allowed.tool != "read") {
+        return false;
+    }
+    if is_file(ran) {
+        let path = |call: &AgentCall| call.arguments["path"].as_str().map(|path| absolute(&call.cwd, path));
+        if path(allowed) != path(ran) {
+            return false;
+        }
+    }
+    let mut shared = ran.arguments.iter().filter(|(name, _)| {
+        let is_path = is_file(ran) && name.as_str() == "path";
+        !is_path && !WORDS.contains(&name.as_str()) && !["title", "content_shown"].contains(&name.as_str())
+    });
+    shared.all(|(name, value)| allowed.arguments.get(name).is_none_or(|allowed| allowed == value))
+}
+
+/// Returns the calls that a tool call consists of. All of them must be allowed.
+pub(super) fn calls_of(place: CallPlace<'_>, id: Option<&str>, described: &Map<String, Value>) -> Vec<AgentCall> {
+    let kind = described.get("kind").and_then(Value::as_str).filter(|kind| !kind.is_empty()).unwrap_or("other");
+    let input = described.get("rawInput").filter(|input| !is_empty(input));
+    let call = |tool: &str, arguments: Map<String, Value>| AgentCall {
+        session: place.session.to_owned(),
+        id: id.map(str::to_owned),
+        tool: tool.to_owned(),
+        arguments,
+        cwd: place.cwd.to_owned(),
+    };
+    if let Some(name) = mcp_tool(described) {
+        return vec![call(name, shown_input(described, input))];
+    }
+    match kind {
+        "execute" => match command_of(described, input, place.titles) {
+            Some(arguments) => vec![call("bash", arguments)],
+            None => vec![call("execute", shown_input(described, input))],
+        },
+        "read" | "edit" => {
+            let files = files_of(place.cwd, described, input);
+            if files.is_empty() {
+                return vec![call(kind, shown_input(described, input))]
+                    .into_iter()
+                    // Without a path rules cannot judge it as the shared tool.
+                    .map(|call| AgentCall { tool: format!("{kind}_unknown"), ..call })
+                    .collect();
+            }
+            files.iter().map(|path| call(file_tool(kind, path, described, input), file_arguments(path, described, input))).collect()
+        }
+        kind => {
+            let mut arguments = shown_input(described, input);
+            for (number, path) in locations(described).enumerate() {
+                let name = if number == 0 { "location_path".to_owned() } else { format!("location_path_{}", number + 1) };
+                arguments.insert(name, path.into());
+            }
+            vec![call(&plain_name(kind), arguments)]
+        }
+    }
+}
+
+/// Returns the tool of an MCP server that Claude names.
+fn mcp_tool(described: &Map<String, Value>) -> Option<&str> {
+    let name = described.get("_meta")?.get("claudeCode")?.get("toolName")?.as_str()?;
+    name.starts_with("mcp__").then_some(name)
+}
+
+fn is_empty(input: &Value) -> bool {
+    match input {
+        Value::Null => true,
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// Returns the input, or title and content if there is none.
+fn shown_input(described: &Map<String, Value>, input: Option<&Value>) -> Map<String, Value> {
+    match input {
+        Some(Value::Object(input)) => stable(input),
+        Some(input) => Map::from_iter([("input".to_owned(), input.clone())]),
+        None => {
+            let mut shown = Map::new();
+            for (name, member) in [("title", "title"), ("content_shown", "content")] {
+                if let Some(value) = described.get(member) {
+                    shown.insert(name.to_owned(), value.clone());
+                }
+            }
+            shown.insert("note".to_owned(), NO_INPUT.into());
+            shown
+        }
+    }
+}
+
+fn stable(input: &Map<String, Value>) -> Map<String, Value> {
+    let stays = |name: &&String| !VOLATILE.contains(&name.as_str());
+    input.keys().filter(stays).map(|name| (name.clone(), input[name].clone())).collect()
+}
+
+/// Returns the arguments of a command, if there is exactly one.
+fn command_of(described: &Map<String, Value>, input: Option<&Value>, titles: TitleMeaning) -> Option<Map<String, Value>> {
+    let Some(input) = input else {
+        let title = described.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty())?;
+        if titles == TitleMeaning::Words {
+            return None;
+        }
+        let mut arguments = Map::from_iter([("command".to_owned(), title.into())]);
+        if let Some(content) = described.get("content").filter(|content| **content != json!([])) {
+            arguments.insert("content_shown".to_owned(), content.clone());
+        }
+        arguments.insert("note".to_owned(), NO_INPUT.into());
+        return Some(arguments);
+    };
+    let input = input.as_object()?;
+    let [name] = present(input, &COMMANDS)[..] else { return None };
+    let command = match &input[name] {
+        Value::String(command) => command.clone(),
+        Value::Array(words) => {
+            let words = words.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
+            line_of_words(&words)
+        }
+        _ => return None,
+    };
+    let mut arguments = Map::from_iter([("command".to_owned(), Value::from(command))]);
+    match present(input, &FOLDERS)[..] {
+        [] => {}
+        [folder] => {
+            arguments.insert("cwd".to_owned(), input[folder].clone());
+        }
+        _ => return None,
+    }
+    for (name, value) in stable(input) {
+        if !COMMANDS.contains(&name.as_str()) && !FOLDERS.contains(&name.as_str()) {
+            arguments.insert(name, value);
+        }
+    }
+    Some(arguments)
+}
+
+/// Returns the names that are members with a value.
+fn present<'a>(input: &Map<String, Value>, names: &[&'a str]) -> Vec<&'a str> {
+    names.iter().copied().filter(|name| input.get(*name).is_some_and(|value| !value.is_null())).collect()
+}
+
+fn locations(described: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let locations = described.get("locations").and_then(Value::as_array).into_iter().flatten();
+    locations.filter_map(|location| location.get("path").and_then(Value::as_str))
+}
+
+fn diffs(described: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
+    let content = described.get("content").and_then(Value::as_array).into_iter().flatten();
+    content.filter_map(Value::as_object).filter(|part| part.get("type").and_then(Value::as_str) == Some("diff"))
+}
+
+/// Returns every file that a tool call names, each once.
+fn files_of(cwd: &str, described: &Map<String, Value>, input: Option<&Value>) -> Vec<String> {
+    let mut files: Vec<String> = Vec::new();
+    let named = input.and_then(Value::as_object).into_iter().flat_map(|input| {
+        PATHS.iter().filter_map(|name| input.get(*name).and_then(Value::as_str)).map(str::to_owned).collect::<Vec<_>>()
+    });
+    let shown = diffs(described).filter_map(|diff| diff.get("path").and_then(Value::as_str)).map(str::to_owned);
+    let located = locations(described).map(str::to_owned);
+    for path in named.chain(shown).chain(located).filter(|path| !path.is_empty()) {
+        let whole = absolute(cwd, &path);
+        if !files.iter().any(|known| absolute(cwd, known) == whole) {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// Returns a path as seen from a folder, without `.` and `..`.
+fn absolute(cwd: &str, path: &str) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in Path::new(cwd).join(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(whole.pop()),
+            part => whole.push(part),
+        }
+    }
+    whole
+}
+
+fn diff_of<'a>(path: &str, described: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {
+    diffs(described).find(|diff| diff.get("path").and_then(Value::as_str) == Some(path))
+}
+
+fn file_tool(kind: &str, path: &str, described: &Map<String, Value>, input: Option<&Value>) -> &'static str {
+    if kind == "read" {
+        return "read";
+    }
+    let is_new = diff_of(path, described).is_some_and(|diff| diff.get("oldText").is_none_or(Value::is_null));
+    let replaces = |input: &Map<String, Value>| {
+        ["old_string", "oldString", "old_str", "old_text", "oldText", "edits", "diff", "patch"]
+            .iter()
+            .any(|name| input.contains_key(*name))
+    };
+    let is_whole = input
+        .and_then(Value::as_object)
+        .is_some_and(|input| ["content", "file_text"].iter().any(|name| input.contains_key(*name)) && !replaces(input));
+    if is_new || is_whole { "write" } else { "edit" }
+}
+
+fn file_arguments(path: &str, described: &Map<String, Value>, input: Option<&Value>) -> Map<String, Value> {
+    let mut arguments = Map::from_iter([("path".to_owned(), Value::from(path))]);
+    if let Some(diff) = diff_of(path, described) {
+        for (name, member) in [("old_text", "oldText"), ("new_text", "newText")] {
+            if let Some(text) = diff.get(member).filter(|text| !text.is_null()) {
+                arguments.insert(name.to_owned(), text.clone());
+            }
+        }
+    }
+    match input {
+        Some(Value::Object(input)) => {
+            for (name, value) in stable(input) {
+                if !PATHS.contains(&name.as_str()) {
+                    arguments.entry(name).or_insert(value);
+                }
+            }
+        }
+        Some(input) => drop(arguments.insert("input".to_owned(), input.clone())),
+        None => {
+            for (name, value) in shown_input(described, None) {
+                if name != "content_shown" {
+                    arguments.insert(name, value);
+                }
+            }
+        }
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::{CallPlace, KnownDecision, NO_INPUT, TitleMeaning, ToolCalls, calls_of};
+
+    const PLACE: CallPlace<'_> = CallPlace { session: "s", cwd: "/w", titles: TitleMeaning::Words };
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    fn translated(place: CallPlace<'_>, call: Value) -> Value {
+        calls_of(place, Some("t"), &map(call)).into_iter().map(|call| json!([call.tool, call.arguments])).collect()
+    }
+
+    #[test]
+    fn a_tool_call_is_shown_by_its_input_and_never_by_its_title_alone() {
+        let note = NO_INPUT;
+        for (case, call, want) in [
+            (
+                "a command",
+                json!({"kind": "execute", "title": "x", "rawInput": {"command": "ls", "description": "lists"}}),
+                json!([["bash", {"command": "ls", "description": "lists"}]]),
+            ),
+            (
+                "words of a shell, in a folder",
+                json!({"kind": "execute", "rawInput": {"command": ["/bin/bash", "-lc", "ls a"], "cwd": "/x", "call_id": "c"}}),
+                json!([["bash", {"command": "ls a", "cwd": "/x"}]]),
+            ),
+            (
+                "other words",
+                json!({"kind": "execute", "rawInput": {"command": ["touch", "a b"]}}),
+                json!([["bash", {"command": "touch 'a b'"}]]),
+            ),
+            (
+                "two commands are none",
+                json!({"kind": "execute", "rawInput": {"command": "ls", "cmd": "rm x"}}),
+                json!([["execute", {"command": "ls", "cmd": "rm x"}]]),
+            ),
+            (
+                "words of a model instead of a command",
+                json!({"kind": "execute", "title": "ls", "content": []}),
+                json!([["execute", {"title": "ls", "content_shown": [], "note": note}]]),
+            ),
+            (
+                "a file",
+                json!({"kind": "edit", "rawInput": {"filePath": "/a", "oldString": "x", "newString": "y"}, "locations": [{"path": "/a"}]}),
+                json!([["edit", {"path": "/a", "oldString": "x", "newString": "y"}]]),
+            ),
+            (
+                "a whole file",
+                json!({"kind": "edit", "rawInput": {"file_path": "a", "content": "y"}, "locations": [{"path": "/w/a"}]}),
+                json!([["write", {"path": "a", "content": "y"}]]),
+            ),
+            (
+                "a diff without input",
+                json!({"kind": "edit", "title": "T", "content": [{"type": "diff", "path": "/a", "oldText": null, "newText": "y"}]}),
+                json!([["write", {"path": "/a", "new_text": "y", "title": "T", "note": note}]]),
+            ),
+            (
+                "an input that names one file and a place that is another",
+                json!({"kind": "read", "rawInput": {"path": "/a"}, "locations": [{"path": "/etc/shadow"}]}),
+                json!([["read", {"path": "/a"}], ["read", {"path": "/etc/shadow"}]]),
+            ),
+            (
+                "no path",
+                json!({"kind": "edit", "rawInput": {"patch": "x"}}),
+                json!([["edit_unknown", {"patch": "x"}]]),
+            ),
+            (
+                "another kind",
+                json!({"kind": "delete", "rawInput": {"x": 1}, "locations": [{"path": "/a"}, {"path": "/b"}]}),
+                json!([["delete", {"x": 1, "location_path": "/a", "location_path_2": "/b"}]]),
+            ),
+            ("no kind", json!({"title": "T"}), json!([["other", {"title": "T", "note": note}]])),
+            (
+                "a tool of an MCP server",
+                json!({"kind": "other", "rawInput": {"a": 1}, "_meta": {"claudeCode": {"toolName": "mcp__x__y"}}}),
+                json!([["mcp__x__y", {"a": 1}]]),
+            ),
+        ] {
+            assert_eq!(translated(PLACE, call), want, "{case}");
+        }
+        let titled = CallPlace { titles: TitleMeaning::Command, ..PLACE };
+        assert_eq!(
+            translated(titled, json!({"kind": "execute", "title": "ls", "content": []})),
+            json!([["bash", {"command": "ls", "note": note}]])
+        );
+    }
+
+    #[test]
+    fn what_ran_is_compared_with_what_was_allowed() {
+        let asked = json!({"kind": "execute", "title": "t", "rawInput": {"command": "ls", "description": "d"}});
+        for (case, decision, update, want) in [
+            ("the same", true, json!({"status": "completed"}), json!([])),
+            ("other words", true, json!({"rawInput": {"command": "ls", "description": "e"}}), json!([])),
+            ("members left out", true, json!({"rawInput": {"command": "ls"}}), json!([])),
+            ("another command", true, json!({"rawInput": {"command": "rm x"}}), json!(["rm x"])),
+            ("denied, and ran", false, json!({}), json!(["ls"])),
+        ] {
+            let mut calls = ToolCalls::default();
+            let described = calls.describe("s", "t", &map(asked.clone()));
+            let allowed = calls_of(PLACE, Some("t"), &described);
+            let decision = if decision { KnownDecision::Allowed(allowed) } else { KnownDecision::Denied };
+            calls.decide("s", "t", decision);
+            calls.describe("s", "t", &map(update));
+            let ran: Value =
+                calls.complete(PLACE, "t").into_iter().map(|call| call.arguments["command"].clone()).collect();
+            assert_eq!(ran, want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_allowed_may_be_described_otherwise_but_be_no_other_file() {
+        for (ran, want) in [
+            (json!({"filePath": "/w/a", "oldString": "x"}), 0),
+            (json!({"path": "a"}), 0),
+            (json!({"path": "/w/b"}), 1),
+            (json!({"path": "/w/a", "newString": "z"}), 1),
+        ] {
+            let mut calls = ToolCalls::default();
+            let asked = json!({"kind": "edit", "rawInput": {"path": "/w/a", "newString": "y"}});
+            let described = calls.describe("s", "t", &map(asked));
+            calls.decide("s", "t", KnownDecision::Allowed(calls_of(PLACE, Some("t"), &described)));
+            calls.describe("s", "t", &map(json!({"rawInput": ran})));
+            assert_eq!(calls.complete(PLACE, "t").len(), want, "{ran}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Lines of both sides, and what follows from a decision.
+
+use serde_json::{Map, Value};
+
+use super::{
+    ClientRequest, CodexProxy, FORM, FileChanges, HeldPurpose, ItemDecision, KnownItem, ServerRequest,
+    approvals::{ThreadPlace, read_approval, text, thread_of},
+    thread_settings::{changes_program, opens_thread, pin_settings, problem_of_thread, shown_request},
+};
+use crate::{
+    agent_call::AgentCall,
+    call_waits::DecidedMessage,
+    command_words::{plain_name, without_shell},
+    interceptor::{OpenSettings, ProxyAction, ProxyActions},
+    json_line::{DENIED, INVALID_REQUEST, Message, MessageKind, RequestId, shown_line},
+};
+
+/// Session of calls that come before there is a thread.
+const SETUP_SESSION: &str = "setup";
+/// Requests of Codex that the client answers: questions to the person, tools of the client, and its account.
+const PASSED: [&str; 6] = [
+    "item/tool/requestUserInput",
+    "mcpServer/elicitation/request",
+    "item/tool/call",
+    "account/chatgptAuthTokens/refresh",
+    "attestation/generate",
+    "currentTime/read",
+];
+/// Most items that are kept.
+const MOST_ITEMS: usize = 512;
+
+impl CodexProxy {
+    pub(super) fn read_client(&mut self, line: Vec<u8>, actions: &mut ProxyActions) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        let message = match Message::parse(&line) {
+            Ok(message) => message,
+            Err(malformed) => {
+                let error = FORM.error(&malformed.id, malformed.code, &malformed.problem);
+                return actions.push(ProxyAction::ToClient(error));
+            }
+        };
+        match &message.kind {
+            MessageKind::Request { id, .. } if self.from_client.contains(id) => {
+                let problem = "id: expected one that no open request has";
+                actions.push(ProxyAction::ToClient(FORM.error(&id.to_value(), INVALID_REQUEST, problem)));
+            }
+            MessageKind::Request { id, method } => {
+                let (id, method) = (id.clone(), method.clone());
+                let params = message.params();
+                self.read_client_request(id, &method, params, line, actions);
+            }
+            MessageKind::Answer { id } => {
+                let id = id.clone();
+                match self.from_server.remove(&id) {
+                    Some(ServerRequest::Passed) => actions.push(ProxyAction::ToAgent(line)),
+                    Some(ServerRequest::Held) => drop(self.from_server.insert(id, ServerRequest::Held)),
+                    None => actions.push(ProxyAction::Notice("an answer of the client to no open request".to_owned())),
+                }
+            }
+            MessageKind::Notification { .. } | MessageKind::LooseError => actions.push(ProxyAction::ToAgent(line)),
+        }
+    }
+
+    fn read_client_request(
+        &mut self,
+        id: RequestId,
+        method: &str,
+        params: Value,
+        line: Vec<u8>,
+        actions: &mut ProxyActions,
+    ) {
+        let thread = thread_of(&params).map(str::to_owned);
+        let refused = thread.as_ref().and_then(|thread| self.threads.get(thread)?.refused.as_ref());
+        if let (Some(problem), false) = (refused, opens_thread(method) || method == "turn/interrupt") {
+            return actions.push(ProxyAction::ToClient(FORM.error(&id.to_value(), DENIED, problem)));
+        }
+        let session = thread.unwrap_or_else(|| SETUP_SESSION.to_owned());
+        if changes_program(method) {
+            let shown = params.as_object().cloned().unwrap_or_default();
+            let call = self.client_call(&session, &plain_name(method), shown);
+            return self.hold_client(id, method, params, &session, call, actions);
+        }
+        let pinned = pin_settings(method, params);
+        if !pinned.loosening.is_empty() {
+            let call = self.client_call(&session, "thread_settings", shown_request(method, &pinned.loosening));
+            return self.hold_client(id, method, pinned.params, &session, call, actions);
+        }
+        let request =
+            if opens_thread(method) { ClientRequest::Opens { is_allowed: false } } else { ClientRequest::Other };
+        self.from_client.insert(id.clone(), request);
+        // Only what is pinned is written again.
+        let line = if pinned.is_changed { FORM.request(&id, method, &pinned.params) } else { line };
+        actions.push(ProxyAction::ToAgent(line));
+    }
+
+    fn client_call(&self, session: &str, tool: &str, arguments: Map<String, Value>) -> AgentCall {
+        let cwd = self.cwd_of(session).to_owned();
+        AgentCall { session: session.to_owned(), id: None, tool: tool.to_owned(), arguments, cwd }
+    }
+
+    fn hold_client(
+        &mut self,
+        id: RequestId,
+        method: &str,
+        params: Value,
+        session: &str,
+        call: AgentCall,
+        actions: &mut ProxyActions,
+    ) {
+        self.from_client.insert(id.clone(), ClientRequest::Held);
+        let purpose = HeldPurpose::ClientRequest { id, method: method.to_owned(), params };
+        self.hold(purpose, session, vec![call], actions);
+    }
+
+    fn cwd_of(&self, thread: &str) -> &str {
+        self.threads.get(thread).and_then(|thread| thread.cwd.as_deref()).unwrap_or(&self.options.cwd)
+    }
+
+    fn hold(&mut self, purpose: HeldPurpose, session: &str, calls: Vec<AgentCall>, actions: &mut ProxyActions) {
+        if let Some(decided) = self.waits.hold(purpose, session, calls, actions) {
+            self.finish(decided, actions);
+        }
+    }
+
+    pub(super) fn read_server(&mut self, line: Vec<u8>, actions: &mut ProxyActions) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        let message = match Message::parse(&line) {
+            Ok(message) => message,
+            Err(malformed) => {
+                let notice = format!("a line of Codex is not passed on: {}: {}", malformed.problem, shown_line(&line));
+                actions.push(ProxyAction::Notice(notice));
+                if !malformed.id.is_null() {
+                    let error = FORM.error(&malformed.id, malformed.code, &malformed.problem);
+                    actions.push(ProxyAction::ToAgent(error));
+                }
+                return;
+            }
+        };
+        match &message.kind {
+            MessageKind::Request { id, .. } if self.from_server.contains(id) => {
+                let problem = "id: expected one that no open request has";
+                actions.push(ProxyAction::ToAgent(FORM.error(&id.to_value(), INVALID_REQUEST, problem)));
+            }
+            MessageKind::Request { id, method } => {
+                let (id, method) = (id.clone(), method.clone());
+                let params = message.params();
+                self.read_server_request(id, &method, &params, line, actions);
+            }
+            MessageKind::Notification { method } => {
+                let passes = match method.as_str() {
+                    "item/started" | "item/completed" => {
+                        self.read_item(method == "item/completed", &message.params(), actions);
+                        true
+                    }
+                    "item/fileChange/patchUpdated" => {
+                        self.read_changes(&message.params());
+                        true
+                    }
+                    "serverRequest/resolved" => !self.is_resolved(&message.params(), actions),
+                    "thread/settings/updated" => {
+                        self.read_settings(&message.params(), actions);
+                        true
+                    }
+                    _ => true,
+                };
+                if passes {
+                    actions.push(ProxyAction::ToClient(line));
+                }
+            }
+            MessageKind::Answer { id } => {
+                let id = id.clone();
+                match self.from_client.remove(&id) {
+                    None => actions.push(ProxyAction::Notice("an answer of Codex to no open request".to_owned())),
+                    Some(ClientRequest::Held) => drop(self.from_client.insert(id, ClientRequest::Held)),
+                    Some(ClientRequest::Opens { is_allowed }) => {
+                        let result = message.result();
+                        self.thread_opened(&id, is_allowed, result, line, actions);
+                    }
+                    Some(ClientRequest::Other) => actions.push(ProxyAction::ToClient(line)),
+                }
+            }
+            MessageKind::LooseError => actions.push(ProxyAction::ToClient(line)),
+        }
+    }
+
+    fn read_server_request(
+        &mut self,
+        id: RequestId,
+        method: &str,
+        params: &Value,
+        line: Vec<u8>,
+        actions: &mut ProxyActions,
+    ) {
+        let thread = thread_of(params).unwrap_or(SETUP_SESSION).to_owned();
+        let place = ThreadPlace { thread: &thread, cwd: self.cwd_of(&thread) };
+        let changes = |item: &str| self.items.get(&(thread.clone(), item.to_owned()))?.changes.clone();
+        match read_approval(method, params, place, changes) {
+            Some(Ok(approval)) => {
+                self.from_server.insert(id.clone(), ServerRequest::Held);
+                let purpose = HeldPurpose::Approval { id, kind: approval.kind, item: approval.item };
+                self.hold(purpose, &thread, approval.calls, actions);
+            }
+            Some(Err(problem)) => {
+                actions.push(ProxyAction::Notice(format!("an approval is refused: {problem}")));
+                actions.push(ProxyAction::ToAgent(FORM.error(&id.to_value(), DENIED, &problem)));
+            }
+            None if PASSED.contains(&method) => {
+                self.from_server.insert(id, ServerRequest::Passed);
+                actions.push(ProxyAction::ToClient(line));
+            }
+            None => {
+                let problem = format!("the request {method} is not known to the proxy, so it is refused");
+                actions.push(ProxyAction::Notice(problem.clone()));
+                actions.push(ProxyAction::ToAgent(FORM.error(&id.to_value(), DENIED, &problem)));
+            }
+        }
+    }
+
+    /// Checks with which settings a thread has opened: the configuration of Codex may have loosened them.
+    fn thread_opened(
+        &mut self,
+        id: &RequestId,
+        is_allowed: bool,
+        result: Option<Value>,
+        line: Vec<u8>,
+        actions: &mut ProxyActions,
+    ) {
+        let Some(result) = result else { return actions.push(ProxyAction::ToClient(line)) };
+        let thread = result.get("thread").and_then(|thread| text(thread, "id")).unwrap_or(SETUP_SESSION).to_owned();
+        let problem = problem_of_thread(&result).filter(|_| !is_allowed);
+        let known = self.threads.entry(thread).or_default();
+        known.cwd = text(&result, "cwd").filter(|cwd| cwd.starts_with('/')).map(str::to_owned);
+        known.is_open_allowed = is_allowed;
+        known.refused = None;
+        match problem {
+            None => actions.push(ProxyAction::ToClient(line)),
+            Some(problem) if self.options.open == OpenSettings::Accept => {
+                actions.push(ProxyAction::Notice(format!(
+                    "Codex acts without asking in a thread: {problem}; accepted because of --accept-open"
+                )));
+                actions.push(ProxyAction::ToClient(line));
+            }
+            Some(problem) => {
+                let problem = format!(
+                    "the thread is refused, because Codex acts without asking in it: {problem}. Change config.toml of \
+                     Codex; `--accept-open` accepts it"
+                );
+                known.refused = Some(problem.clone());
+                actions.push(ProxyAction::ToClient(FORM.error(&id.to_value(), DENIED, &problem)));
+            }
+        }
+    }
+
+    /// Stops a thread whose settings were loosened in another way.
+    fn read_settings(&mut self, params: &Value, actions: &mut ProxyActions) {
+        let Some(thread) = thread_of(params).map(str::to_owned) else { return };
+        let settings = params.get("threadSettings").or_else(|| params.get("settings")).unwrap_or(params);
+        let mut found = settings.clone();
+        if let (Some(policy), Value::Object(found)) = (settings.get("sandboxPolicy"), &mut found) {
+            found.insert("sandbox".to_owned(), policy.clone());
+        }
+        let known = self.threads.entry(thread.clone()).or_default();
+        let Some(problem) = problem_of_thread(&found).filter(|_| !known.is_open_allowed) else { return };
+        if self.options.open == OpenSettings::Accept {
+            return;
+        }
+        known.refused = Some(format!("the thread is stopped, because Codex acts without asking in it: {problem}"));
+        actions.push(ProxyAction::Notice(format!("thread {thread} is stopped: {problem}")));
+        let arguments = Map::from_iter([("problem".to_owned(), Value::from(problem))]);
+        actions.push(ProxyAction::Report(self.client_call(&thread, "thread_settings", arguments)));
+    }
+
+    fn item(&mut self, thread: &str, item: &str) -> &mut KnownItem {
+        let key = (thread.to_owned(), item.to_owned());
+        if !self.items.contains_key(&key) {
+            self.item_order.push_back(key.clone());
+            while self.item_order.len() > MOST_ITEMS {
+                if let Some(oldest) = self.item_order.pop_front() {
+                    self.items.remove(&oldest);
+                }
+            }
+        }
+        self.items.entry(key).or_default()
+    }
+
+    fn read_changes(&mut self, params: &Value) {
+        let (Some(thread), Some(item)) = (thread_of(params), text(params, "itemId")) else { return };
+        if let Some(changes) = params.get("changes").and_then(Value::as_array) {
+            self.item(thread, item).changes = Some(changes.clone());
+        }
+    }
+
+    /// Keeps the changes of an item, and compares a command that ran with what was decided.
+    fn read_item(&mut self, is_completed: bool, params: &Value, actions: &mut ProxyActions) {
+        let (Some(thread), Some(item)) = (thread_of(params), params.get("item")) else { return };
+        let Some(id) = text(item, "id") else { return };
+        if !is_completed {
+            if text(item, "type") == Some("fileChange") {
+                let changes: Option<FileChanges> = item.get("changes").and_then(Value::as_array).cloned();
+                self.item(thread, id).changes = changes;
+            }
+            return;
+        }
+        let key = (thread.to_owned(), id.to_owned());
+        self.item_order.retain(|known| *known != key);
+        let Some(KnownItem { decision: Some(decision), .. }) = self.items.remove(&key) else { return };
+        let (Some("commandExecution"), Some(status @ ("completed" | "failed"))) =
+            (text(item, "type"), text(item, "status"))
+        else {
+            return;
+        };
+        let ran = without_shell(text(item, "command").unwrap_or_default());
+        let is_as_decided = match decision {
+            ItemDecision::Allowed { command } => command == ran,
+            // One that was refused may be reported as failed.
+            ItemDecision::Denied => status == "failed",
+        };
+        if !is_as_decided {
+            let mut arguments = Map::from_iter([("command".to_owned(), Value::from(ran))]);
+            if let Some(cwd) = text(item, "cwd") {
+                arguments.insert("workdir".to_owned(), cwd.into());
+            }
+            let call = AgentCall { id: Some(id.to_owned()), ..self.client_call(thread, "exec_command", arguments) };
+            actions.push(ProxyAction::Report(call));
+        }
+    }
+
+    /// Ends the wait for a request that Codex has settled by itself. False if it is not held here.
+    fn is_resolved(&mut self, params: &Value, actions: &mut ProxyActions) -> bool {
+        let Some(meant) = params.get("requestId").and_then(RequestId::from_value) else { return false };
+        let is_meant =
+            |purpose: &HeldPurpose, _: &str| matches!(purpose, HeldPurpose::Approval { id, .. } if *id == meant);
+        let held = self.waits.cancel(is_meant, actions);
+        if !held.is_empty() {
+            self.from_server.remove(&meant);
+        }
+        !held.is_empty()
+    }
+
+    pub(super) fn finish(&mut self, decided: DecidedMessage<HeldPurpose>, actions: &mut ProxyActions) {
+        let DecidedMessage { purpose, session, calls, outcome } = decided;
+        match purpose {
+            HeldPurpose::Approval { id, kind, item } => {
+                self.from_server.remove(&id);
+                if let Err(reason) = &outcome {
+                    actions.push(ProxyAction::Notice(format!("denied: {reason}")));
+                }
+                let command = calls.first().filter(|call| call.tool == "exec_command");
+                if let (Some(item), Some(call)) = (item, command) {
+                    let command = call.arguments.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
+                    let decision =
+                        if outcome.is_ok() { ItemDecision::Allowed { command } } else { ItemDecision::Denied };
+                    self.item(&session, &item).decision = Some(decision);
+                }
+                actions.push(ProxyAction::ToAgent(FORM.result(&id, &kind.answer(outcome.is_ok()))));
+            }
+            HeldPurpose::ClientRequest { id, method, params } => {
+                self.from_client.remove(&id);
+                match outcome {
+                    Ok(()) => {
+                        let request = match opens_thread(&method) {
+                            true => ClientRequest::Opens { is_allowed: true },
+                            false => ClientRequest::Other,
+                        };
+                        if let Some(known) = self.threads.get_mut(&session) {
+                            known.is_open_allowed = true;
+                        }
+                        self.from_client.insert(id.clone(), request);
+                        actions.push(ProxyAction::ToAgent(FORM.request(&id, &method, &params)));
+                    }
+                    Err(reason) => {
+                        actions.push(ProxyAction::ToClient(FORM.error(&id.to_value(), DENIED, &reason)));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Streams of a proxy: reads the lines of both sides, asks its interceptor, and does what follows.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+    task::{AbortHandle, JoinHandle},
+    time::Instant,
+};
+
+use crate::{
+    agent_call::{AgentCall, CallAnswer, CallDecision, CallLinks, Decider, GateNotice},
+    byte_queue::ByteQueue,
+    interceptor::{CallToken, Interceptor, ProxyAction, ProxyActions},
+    line_reader::{LARGEST_LINE, LineReader, ReadLine},
+};
+
+/// Time for the last lines of an agent once its client or its process has gone.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The same once its process has ended: others may hold its output open.
+const LAST_LINES: Duration = Duration::from_secs(1);
+/// Time for the last lines to a client.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+
+/// How a proxy ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyEnd {
+    /// The client closed its side.
+    Client,
+    /// The agent ended, or was ended, for this reason.
+    Agent(String),
+    /// It was asked to stop.
+    Stopped,
+}
+
+/// Event of a call that waits.
+enum CallEvent {
+    Gate(CallToken, GateNotice),
+    Decided(CallToken, CallDecision),
+}
+
+/// Sender of a decision, which is a denial if its task fails.
+struct DecisionGuard {
+    token: CallToken,
+    decision: CallDecision,
+    events: mpsc::UnboundedSender<CallEvent>,
+}
+
+impl Drop for DecisionGuard {
+    fn drop(&mut self) {
+        let decision = std::mem::replace(&mut self.decision, CallDecision::Allow);
+        let _ = self.events.send(CallEvent::Decided(self.token, decision));
+    }
+}
+
+/// Wait for a decision.
+struct WaitingCall {
+    task: AbortHandle,
+    answers: mpsc::UnboundedSender<CallAnswer>,
+}
+
+/// Proxy between a client and an agent.
+pub struct Proxy<I, D> {
+    interceptor: I,
+    decider: Arc<D>,
+    notice: fn(&str),
+    waiting: BTreeMap<CallToken, WaitingCall>,
+    events: mpsc::UnboundedSender<CallEvent>,
+    received: mpsc::UnboundedReceiver<CallEvent>,
+}
+
+/// Next thing that happens.
+enum ProxyEvent {
+    Client(std::io::Result<Option<ReadLine>>),
+    Agent(std::io::Result<Option<ReadLine>>),
+    Call(CallEvent),
+    Deadline,
+    Farewell,
+    ClientUnreachable,
+    AgentUnreachable,
+    ProcessEnded(String),
+    Stop,
+}
+
+impl<I: Interceptor, D: Decider> Proxy<I, D> {
+    /// Creates a proxy. Texts for the user go to `notice`.
+    pub fn new(interceptor: I, decider: D, notice: fn(&str)) -> Self {
+        let (events, received) = mpsc::unbounded_channel();
+        Self { interceptor, decider: Arc::new(decider), notice, waiting: BTreeMap::new(), events, received }
+    }
+
+    /// Runs until the client or the agent has gone, or `stop` is ready. `ended` becomes ready when the process of the agent has ended,
+    /// with how.
+    pub async fn run(
+        mut self,
+        client: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+        agent: (impl AsyncRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+        ended: impl Future<Output = String>,
+        stop: impl Future<Output = ()>,
+    ) -> ProxyEnd {
+        let mut from_client = LineReader::new(client.0, LARGEST_LINE);
+        let mut from_agent = LineReader::new(agent.0, LARGEST_LINE);
+        let (to_client, mut client_writing) = ByteQueue::start(client.1);
+        let (to_agent, mut agent_writing) = ByteQueue::start(agent.1);
+        let mut to_agent = Some(to_agent);
+        let (mut ended, mut stop) = (std::pin::pin!(ended), std::pin::pin!(stop));
+        let (mut has_ended, mut ending) = (None, None::<Instant>);
+        let end = loop {
+            let deadline = self.interceptor.deadline().map(Instant::from_std);
+            let event = tokio::select! {
+                line = read_with_room(&mut from_client, to_agent.as_ref()), if to_agent.is_some() => {
+                    ProxyEvent::Client(line)
+                }
+                line = read_with_room(&mut from_agent, Some(&to_client)) => ProxyEvent::Agent(line),
+                Some(event) = self.received.recv() => ProxyEvent::Call(event),
+                () = sleep_until(deadline) => ProxyEvent::Deadline,
+                () = sleep_until(ending) => ProxyEvent::Farewell,
+                _ = &mut client_writing => ProxyEvent::ClientUnreachable,
+                _ = &mut agent_writing, if to_agent.is_some() => ProxyEvent::AgentUnreachable,
+                how = &mut ended, if has_ended.is_none() => ProxyEvent::ProcessEnded(how),
+                () = &mut stop => ProxyEvent::Stop,
+            };
+            let mut actions = ProxyActions::new();
+            let now = Instant::now().into_std();
+            match event {
+                ProxyEvent::Client(Ok(Some(ReadLine::Line(line)))) => {
+                    self.interceptor.client_line(line, now, &mut actions);
+                }
+                ProxyEvent::Client(Ok(Some(ReadLine::TooLong))) => self.interceptor.long_client_line(&mut actions),
+                ProxyEvent::Client(Ok(None) | Err(_)) => {
+                    // Its calls can get no answer any more. The agent may still say something.
+                    to_agent = None;
+                    self.abandon_all();
+                    ending = Some(Instant::now() + FAREWELL);
+                }
+                ProxyEvent::Agent(Ok(Some(ReadLine::Line(line)))) => self.interceptor.agent_line(line, now, &mut actions),
+                ProxyEvent::Agent(Ok(Some(ReadLine::TooLong))) => {
+                    actions.push(ProxyAction::End(format!("the agent sent a line of more than {LARGEST_LINE} bytes")));
+                }
+                ProxyEvent::Agent(Ok(None) | Err(_)) | ProxyEvent::Farewell => {
+                    break match to_agent {
+                        None => ProxyEnd::Client,
+                        Some(_) => ProxyEnd::Agent(end_of_agent(has_ended, ended).await),
+                    };
+                }
+                ProxyEvent::Call(CallEvent::Gate(token, gate)) if self.waiting.contains_key(&token) => {
+                    self.interceptor.gate_opened(token, gate, now, &mut actions);
+                }
+                ProxyEvent::Call(CallEvent::Decided(token, decision)) if self.waiting.remove(&token).is_some() => {
+                    self.interceptor.decided(token, decision, now, &mut actions);
+                }
+                ProxyEvent::Call(_) => {}
+                ProxyEvent::Deadline => self.interceptor.time_passed(now, &mut actions),
+                ProxyEvent::ClientUnreachable => {
+                    self.abandon_all();
+                    return ProxyEnd::Client;
+                }
+                ProxyEvent::AgentUnreachable => break ProxyEnd::Agent("the agent closed its input".to_owned()),
+                ProxyEvent::ProcessEnded(how) => {
+                    has_ended = Some(how);
+                    ending = Some(Instant::now() + LAST_LINES);
+                }
+                ProxyEvent::Stop => break ProxyEnd::Stopped,
+            }
+            if let Some(reason) = self.perform(actions, &to_client, to_agent.as_ref()) {
+                break ProxyEnd::Agent(reason);
+            }
+        };
+        self.abandon_all();
+        if let ProxyEnd::Agent(reason) = &end {
+            let mut actions = ProxyActions::new();
+            self.interceptor.agent_ended(reason, &mut actions);
+            self.perform(actions, &to_client, None);
+        }
+        drop(to_client);
+        finish_writing(client_writing).await;
+        end
+    }
+
+    /// Does what an interceptor wants. Returns the reason if the agent must end.
+    fn perform(&mut self, actions: ProxyActions, to_client: &ByteQueue, to_agent: Option<&ByteQueue>) -> Option<String> {
+        let mut end = None;
+        for action in actions {
+            match action {
+                ProxyAction::ToClient(line) => to_client.send(line),
+                ProxyAction::ToAgent(line) => {
+                    if let Some(to_agent) = to_agent {
+                        to_agent.send(line);
+                    }
+                }
+                ProxyAction::Decide { token, call } => {
+                    if to_agent.is_some() {
+                        self.start_decision(token, call);
+                    }
+                }
+                ProxyAction::Answer { token, answer } => {
+                    if let Some(waiting) = self.waiting.get(&token) {
+                        let _ = waiting.answers.send(answer);
+                    }
+                }
+                ProxyAction::Abandon(token) => {
+                    if let Some(waiting) = self.waiting.remove(&token) {
+                        waiting.task.abort();
+                    }
+                }
+                ProxyAction::Report(call) => self.start_report(call),
+                ProxyAction::Notice(text) => (self.notice)(&text),
+                ProxyAction::End(reason) => end = end.or(Some(reason)),
+            }
+        }
+        end
+    }
+
+    fn start_decision(&mut self, token: CallToken, call: AgentCall) {
+        let (gates, mut opened) = mpsc::unbounded_channel();
+        let (answers, received) = mpsc::unbounded_channel();
+        let (decider, events) = (Arc::clone(&self.decider), self.events.clone());
+        let task = tokio::spawn(async move {
+            let failed = CallDecision::Deny("The proxy failed, so the call is denied".to_owned());
+            let mut guard = DecisionGuard { token, decision: failed, events: events.clone() };
+            let mut deciding = std::pin::pin!(decider.decide(call, CallLinks { gates, answers: received }));
+            guard.decision = loop {
+                tokio::select! {
+                    biased;
+                    Some(gate) = opened.recv() => drop(events.send(CallEvent::Gate(token, gate))),
+                    decision = &mut deciding => break decision,
+                }
+            };
+        });
+        self.waiting.insert(token, WaitingCall { task: task.abort_handle(), answers });
+    }
+
+    fn start_report(&self, call: AgentCall) {
+        let (decider, notice) = (Arc::clone(&self.decider), self.notice);
+        tokio::spawn(async move {
+            let tool = call.tool.clone();
+            if let Err(problem) = decider.report_run(call).await {
+                notice(&format!("a call of {tool} that was not allowed in this form ran, and is not recorded: {problem}"));
+            }
+        });
+    }
+
+    fn abandon_all(&mut self) {
+        for waiting in std::mem::take(&mut self.waiting).into_values() {
+            waiting.task.abort();
+        }
+    }
+}
+
+async fn read_with_room<R: AsyncRead + Unpin>(
+    reader: &mut LineReader<R>,
+    other: Option<&ByteQueue>,
+) -> std::io::Result<Option<ReadLine>> {
+    if let Some(other) = other {
+        other.has_room().await;
+    }
+    reader.next().await
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn end_of_agent(known: Option<String>, ended: impl Future<Output = String>) -> String {
+    match known {
+        Some(how) => how,
+        // Its output is closed, so its end is near.
+        None => match tokio::time::timeout(LAST_LINES, ended).await {
+            Ok(how) => how,
+            Err(_) => "the agent closed its output".to_owned(),
+        },
+    }
+}
+
+async fn finish_writing(mut writing: JoinHandle<std::io::Result<()>>) {
+    if !writing.is_finished() && tokio::time::timeout(LAST_WRITES, &mut writing).await.is_err() {
+        writing.abort();
+    }
+}
