@@ -44,7 +44,9 @@ pub struct CodexOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientRequest {
     /// Opens a thread, which may act without asking if that was allowed.
-    Opens { is_allowed: bool },
+    Opens {
+        is_allowed: bool,
+    },
     /// Held until it is decided.
     Held,
     Other,

@@ -55,10 +55,17 @@ impl RequestId {
 /// Kind of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    Request { id: RequestId, method: String },
-    Notification { method: String },
+    Request {
+        id: RequestId,
+        method: String,
+    },
+    Notification {
+        method: String,
+    },
     /// Answer of either kind.
-    Answer { id: RequestId },
+    Answer {
+        id: RequestId,
+    },
     /// Error without the id of a request.
     LooseError,
 }
@@ -157,7 +164,9 @@ impl<'a> Message<'a> {
         };
         let is_answer = head.result.is_some() || head.error.is_some();
         let kind = match (head.method, id) {
-            (Some(_), _) if is_answer => return Err(invalid("expected a request or an answer, not both in one message")),
+            (Some(_), _) if is_answer => {
+                return Err(invalid("expected a request or an answer, not both in one message"));
+            }
             (Some(method), Some(id)) => MessageKind::Request { id, method: method.into_owned() },
             (Some(method), None) => MessageKind::Notification { method: method.into_owned() },
             (None, Some(id)) if is_answer => MessageKind::Answer { id },
@@ -252,7 +261,10 @@ mod tests {
     fn a_message_is_known_by_its_members() {
         for (line, want) in [
             (r#"{"jsonrpc":"2.0","id":0,"method":"a"}"#, MessageKind::Request { id: id(json!(0)), method: "a".into() }),
-            (r#"{"id":"0","method":"a","params":{"id":7}}"#, MessageKind::Request { id: id(json!("0")), method: "a".into() }),
+            (
+                r#"{"id":"0","method":"a","params":{"id":7}}"#,
+                MessageKind::Request { id: id(json!("0")), method: "a".into() },
+            ),
             (r#"{"method":"a\/b"}"#, MessageKind::Notification { method: "a/b".into() }),
             (r#"{"id":0,"result":null}"#, MessageKind::Answer { id: id(json!(0)) }),
             (r#"{"id":"x","error":{}}"#, MessageKind::Answer { id: id(json!("x")) }),

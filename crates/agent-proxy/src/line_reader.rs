@@ -53,7 +53,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             }
             if end.is_some() {
                 let line = std::mem::take(&mut self.line);
-                return Ok(Some(if std::mem::take(&mut self.skips) { ReadLine::TooLong } else { ReadLine::Line(line) }));
+                return Ok(Some(if std::mem::take(&mut self.skips) {
+                    ReadLine::TooLong
+                } else {
+                    ReadLine::Line(line)
+                }));
             }
         }
     }

@@ -134,7 +134,9 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
                     self.abandon_all();
                     ending = Some(Instant::now() + FAREWELL);
                 }
-                ProxyEvent::Agent(Ok(Some(ReadLine::Line(line)))) => self.interceptor.agent_line(line, now, &mut actions),
+                ProxyEvent::Agent(Ok(Some(ReadLine::Line(line)))) => {
+                    self.interceptor.agent_line(line, now, &mut actions)
+                }
                 ProxyEvent::Agent(Ok(Some(ReadLine::TooLong))) => {
                     actions.push(ProxyAction::End(format!("the agent sent a line of more than {LARGEST_LINE} bytes")));
                 }
@@ -179,7 +181,12 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
     }
 
     /// Does what an interceptor wants. Returns the reason if the agent must end.
-    fn perform(&mut self, actions: ProxyActions, to_client: &ByteQueue, to_agent: Option<&ByteQueue>) -> Option<String> {
+    fn perform(
+        &mut self,
+        actions: ProxyActions,
+        to_client: &ByteQueue,
+        to_agent: Option<&ByteQueue>,
+    ) -> Option<String> {
         let mut end = None;
         for action in actions {
             match action {
@@ -236,7 +243,9 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
         tokio::spawn(async move {
             let tool = call.tool.clone();
             if let Err(problem) = decider.report_run(call).await {
-                notice(&format!("a call of {tool} that was not allowed in this form ran, and is not recorded: {problem}"));
+                notice(&format!(
+                    "a call of {tool} that was not allowed in this form ran, and is not recorded: {problem}"
+                ));
             }
         });
     }

@@ -9,6 +9,7 @@ mod manual_pages;
 mod mcp_servers;
 mod node;
 mod policy;
+mod proxies;
 mod secrets;
 mod serve;
 mod sessions;
@@ -129,6 +130,18 @@ enum Command {
         #[command(flatten)]
         at: TargetArgs,
     },
+    /// Be a proxy before an agent that speaks the Agent Client Protocol, for an editor on standard input and output
+    Acp {
+        #[command(flatten)]
+        proxy: proxies::AcpProxyArgs,
+        #[command(flatten)]
+        at: TargetArgs,
+    },
+    /// Be a proxy before `codex app-server`, for a client on standard input and output
+    ///
+    /// The gateway decides what Codex asks for: commands, texts to their input, changes of files and permissions. Threads
+    /// are kept in settings with which Codex asks.
+    Codex(proxies::CodexArgs),
     /// Ask a running gateway about a call of Claude Code, Codex, Gemini CLI, Copilot CLI or opencode, as their hook
     ///
     /// Reads the input of the hook on standard input, waits until rules or a person have decided, and prints the answer
@@ -413,6 +426,11 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
                 false => crate::mcp::run(&folder),
             }
         }
+        Command::Acp { proxy, at } => {
+            let at = at.merge_globals(before);
+            proxy.run(&at).unwrap_or_else(|| anyhow::bail!("--agent is missing: expected the command of an agent"))
+        }
+        Command::Codex(codex) => codex.run(before),
         Command::Hook { program, wait, at } => {
             let options = crate::hook::HookOptions { program, wait };
             Ok(crate::hook::run(options, || Ok(at.merge_globals(before).named_data_dir()?.folder)))
@@ -455,6 +473,8 @@ impl Command {
             | Self::Restore(_)
             | Self::LogLevel { .. }
             | Self::Mcp { .. }
+            | Self::Acp { .. }
+            | Self::Codex(_)
             | Self::Hook { .. }
             | Self::Guard { .. }
             | Self::Opencode { .. }

@@ -27,6 +27,7 @@ mod node;
 mod opencode;
 mod policy;
 mod privileges;
+mod proxy;
 mod running_sessions;
 mod secrets;
 mod serve;

@@ -60,7 +60,12 @@ const CLAUDE: [SharedTool; 4] = [
     file_tool(&["Write"], "write", &["file_path"], ToolEffect::Changes),
     file_tool(&["Edit", "MultiEdit"], "edit", &["file_path"], ToolEffect::Changes),
 ];
-const CODEX: [SharedTool; 1] = [shell_tool(&["Bash", "exec_command", "shell"], &["command", "cmd"], &["workdir"])];
+/// Codex changes files by patches. The proxy before it names a file of one as `write` or `edit`.
+const CODEX: [SharedTool; 3] = [
+    shell_tool(&["Bash", "exec_command", "shell"], &["command", "cmd"], &["workdir"]),
+    file_tool(&["write"], "write", &["path"], ToolEffect::Changes),
+    file_tool(&["edit"], "edit", &["path"], ToolEffect::Changes),
+];
 const GEMINI: [SharedTool; 4] = [
     shell_tool(&["run_shell_command"], &["command"], &["directory", "dir_path"]),
     file_tool(&["read_file"], "read", &["file_path", "absolute_path"], ToolEffect::Reads),
@@ -271,6 +276,7 @@ mod tests {
             (Claude, "WebFetch", json!({"url": "x"}), "claude__WebFetch", json!({"url": "x"})),
             (Codex, "Bash", json!({"command": "ls"}), "bash(ls)", json!({"command": "ls"})),
             (Codex, "exec_command", json!({"cmd": "ls"}), "bash(ls)", json!({"command": "ls"})),
+            (Codex, "edit", json!({"path": "/a", "diff": "x"}), "edit(/a)", json!({"diff": "x", "path": "/a"})),
             (Codex, "write_stdin", json!({"chars": "x"}), "codex__write_stdin", json!({"chars": "x"})),
             (Gemini, "run_shell_command", json!({"command": "ls"}), "bash(ls)", json!({"command": "ls"})),
             (Gemini, "read_file", json!({"absolute_path": "/a"}), "read(/a)", json!({"path": "/a"})),

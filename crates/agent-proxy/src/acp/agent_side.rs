@@ -7,15 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AcpProxy, AgentRequest, ClientRequest, FORM, HeldPurpose, OWN_PREFIX, PermissionOptions, REQUEST_PERMISSION,
-    setup::hide_value,
-    text, to_agent, to_client,
-    tool_calls::calls_of,
+    setup::hide_value, text, to_agent, to_client, tool_calls::calls_of,
 };
 use crate::{
     agent_call::AgentCall,
     command_words::{plain_name, quote_words},
     interceptor::{OpenSettings, ProxyAction, ProxyActions},
-    json_line::{DENIED, CANCELLED, INVALID_PARAMS, INVALID_REQUEST, Message, MessageKind, RequestId, shown_line},
+    json_line::{CANCELLED, DENIED, INVALID_PARAMS, INVALID_REQUEST, Message, MessageKind, RequestId, shown_line},
 };
 
 /// Requests of an agent that do nothing by themselves: they are about a terminal that was allowed, or ask the person something.
@@ -72,7 +70,8 @@ impl AcpProxy {
         match &message.kind {
             MessageKind::Request { id, method } => {
                 if id.has_prefix(OWN_PREFIX) || self.from_agent.contains(id) {
-                    let problem = "id: expected one that no open request has, and that does not begin with \"countersign-\"";
+                    let problem =
+                        "id: expected one that no open request has, and that does not begin with \"countersign-\"";
                     return actions.push(to_agent(FORM.error(&id.to_value(), INVALID_REQUEST, problem)));
                 }
                 let (id, method) = (id.clone(), method.clone());
@@ -224,7 +223,8 @@ impl AcpProxy {
         let call_id = tool_call.get("toolCallId").and_then(Value::as_str).map(str::to_owned);
         let described = self.tool_calls.describe(session, call_id.as_deref().unwrap_or_default(), tool_call);
         let calls = calls_of(self.place(session), call_id.as_deref(), &described);
-        let purpose = HeldPurpose::Permission { id, tool_call: call_id, options: PermissionOptions::from_list(options) };
+        let purpose =
+            HeldPurpose::Permission { id, tool_call: call_id, options: PermissionOptions::from_list(options) };
         self.hold(purpose, session, calls, actions);
     }
 
@@ -247,7 +247,8 @@ impl AcpProxy {
     /// Takes in an update. False if the client must not see it.
     fn read_update(&mut self, message: &Message<'_>, now: Instant, actions: &mut ProxyActions) -> bool {
         let Ok(head) = serde_json::from_str::<UpdateHead<'_>>(message.raw_params()) else { return true };
-        let (Some(session), Some(kind)) = (head.session_id, head.update.and_then(|update| update.session_update)) else {
+        let (Some(session), Some(kind)) = (head.session_id, head.update.and_then(|update| update.session_update))
+        else {
             return true;
         };
         let session = session.into_owned();
@@ -269,9 +270,10 @@ impl AcpProxy {
             }
             "current_mode_update" => {
                 let params = message.params();
-                if let (Some(mode), Some(state)) =
-                    (params.get("update").and_then(|update| text(update, "currentModeId")), self.sessions.get_mut(&session))
-                {
+                if let (Some(mode), Some(state)) = (
+                    params.get("update").and_then(|update| text(update, "currentModeId")),
+                    self.sessions.get_mut(&session),
+                ) {
                     state.modes.set_mode(mode);
                 }
                 !self.restore_modes(&session, now, actions)

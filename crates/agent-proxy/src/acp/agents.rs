@@ -34,7 +34,8 @@ pub struct InnerGuard {
 }
 
 /// Rules with which Gemini CLI asks for each tool, in any approval mode.
-const GEMINI_POLICY: &str = "# Written by countersign acp.\n[[rule]]\ntoolName = \"*\"\ndecision = \"ask_user\"\npriority = 950\n";
+const GEMINI_POLICY: &str =
+    "# Written by countersign acp.\n[[rule]]\ntoolName = \"*\"\ndecision = \"ask_user\"\npriority = 950\n";
 
 impl GuardedAgent {
     /// Recognises an agent by the words of its command.

@@ -32,7 +32,8 @@ impl AcpProxy {
         match &message.kind {
             MessageKind::Request { id, method } => {
                 if id.has_prefix(OWN_PREFIX) || self.from_client.contains(id) {
-                    let problem = "id: expected one that no open request has, and that does not begin with \"countersign-\"";
+                    let problem =
+                        "id: expected one that no open request has, and that does not begin with \"countersign-\"";
                     return actions.push(to_client(FORM.error(&id.to_value(), INVALID_REQUEST, problem)));
                 }
                 let (id, method) = (id.clone(), method.clone());
@@ -150,9 +151,8 @@ impl AcpProxy {
 
     /// Answers what the agent asks in a session that the client has cancelled. Gates stay open.
     fn cancel_session(&mut self, session: &str, actions: &mut ProxyActions) {
-        let is_of_agent = |purpose: &HeldPurpose, of: &str| {
-            of == session && !matches!(purpose, HeldPurpose::ClientRequest { .. })
-        };
+        let is_of_agent =
+            |purpose: &HeldPurpose, of: &str| of == session && !matches!(purpose, HeldPurpose::ClientRequest { .. });
         self.close_questions(|purpose, of| is_of_agent(purpose, of), actions);
         for purpose in self.waits.cancel(is_of_agent, actions) {
             match purpose {
@@ -186,7 +186,11 @@ impl AcpProxy {
     }
 
     /// Closes the questions about the calls of messages whose waits end without a decision.
-    pub(super) fn close_questions(&mut self, is_meant: impl Fn(&HeldPurpose, &str) -> bool, actions: &mut ProxyActions) {
+    pub(super) fn close_questions(
+        &mut self,
+        is_meant: impl Fn(&HeldPurpose, &str) -> bool,
+        actions: &mut ProxyActions,
+    ) {
         let meant: Vec<_> = self
             .questions
             .tokens()
@@ -203,4 +207,3 @@ fn mode_change(method: &str, params: &Value) -> Option<ModeChange> {
     let value = OptionValue::from_json(params.get("value")?)?;
     Some(ModeChange::Option { id: text(params, "configId")?.to_owned(), value })
 }
-

@@ -69,7 +69,8 @@ impl AcpProxy {
         }
         let (session, call) = (session.to_owned(), call.clone());
         let id = self.own_id();
-        let tool_call = call.id.clone().unwrap_or_else(|| id.to_value().as_str().unwrap_or(REQUEST_PERMISSION).to_owned());
+        let tool_call =
+            call.id.clone().unwrap_or_else(|| id.to_value().as_str().unwrap_or(REQUEST_PERMISSION).to_owned());
         let params = json!({
             "sessionId": session,
             "toolCall": {

@@ -136,7 +136,14 @@ impl AcpProxy {
         self.sessions.entry(session.to_owned()).or_default().refused = Some(problem);
     }
 
-    fn setup_failed(&mut self, session: &str, client: &RequestId, result: Value, problem: &str, actions: &mut ProxyActions) {
+    fn setup_failed(
+        &mut self,
+        session: &str,
+        client: &RequestId,
+        result: Value,
+        problem: &str,
+        actions: &mut ProxyActions,
+    ) {
         if self.options.open == OpenSettings::Accept {
             actions.push(ProxyAction::Notice(format!("{problem}; accepted because of --accept-open")));
             return actions.push(to_client(FORM.result(client, &result)));
@@ -198,7 +205,13 @@ impl AcpProxy {
     fn forcing_failed(&mut self, forcing: ModeForcing, why: &str, now: Instant, actions: &mut ProxyActions) {
         match forcing.purpose {
             ForcingPurpose::Setup { client, result, held } => {
-                self.setup_failed(&forcing.session, &client, result, &format!("the agent acts without asking, and {why}"), actions);
+                self.setup_failed(
+                    &forcing.session,
+                    &client,
+                    result,
+                    &format!("the agent acts without asking, and {why}"),
+                    actions,
+                );
                 if self.options.open == OpenSettings::Accept {
                     for line in held {
                         self.read_agent(line, now, actions);

@@ -267,7 +267,7 @@ impl SessionModes {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{ModeChange, OpenMode, SessionModes, OptionValue, is_open_mode};
+    use super::{ModeChange, OpenMode, OptionValue, SessionModes, is_open_mode};
 
     #[test]
     fn a_mode_is_known_by_its_words() {

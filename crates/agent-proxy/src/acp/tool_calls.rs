@@ -9,7 +9,10 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use crate::{agent_call::AgentCall, command_words::{line_of_words, plain_name}};
+use crate::{
+    agent_call::AgentCall,
+    command_words::{line_of_words, plain_name},
+};
 
 /// Note for approvers at a call without input.
 pub(super) const NO_INPUT: &str = "The agent did not give the input of this call. Title and content are its own words.";
@@ -186,12 +189,16 @@ pub(super) fn calls_of(place: CallPlace<'_>, id: Option<&str>, described: &Map<S
                     .map(|call| AgentCall { tool: format!("{kind}_unknown"), ..call })
                     .collect();
             }
-            files.iter().map(|path| call(file_tool(kind, path, described, input), file_arguments(path, described, input))).collect()
+            files
+                .iter()
+                .map(|path| call(file_tool(kind, path, described, input), file_arguments(path, described, input)))
+                .collect()
         }
         kind => {
             let mut arguments = shown_input(described, input);
             for (number, path) in locations(described).enumerate() {
-                let name = if number == 0 { "location_path".to_owned() } else { format!("location_path_{}", number + 1) };
+                let name =
+                    if number == 0 { "location_path".to_owned() } else { format!("location_path_{}", number + 1) };
                 arguments.insert(name, path.into());
             }
             vec![call(&plain_name(kind), arguments)]
@@ -237,7 +244,11 @@ fn stable(input: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Returns the arguments of a command, if there is exactly one.
-fn command_of(described: &Map<String, Value>, input: Option<&Value>, titles: TitleMeaning) -> Option<Map<String, Value>> {
+fn command_of(
+    described: &Map<String, Value>,
+    input: Option<&Value>,
+    titles: TitleMeaning,
+) -> Option<Map<String, Value>> {
     let Some(input) = input else {
         let title = described.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty())?;
         if titles == TitleMeaning::Words {
@@ -435,11 +446,7 @@ mod tests {
                 json!({"kind": "read", "rawInput": {"path": "/a"}, "locations": [{"path": "/etc/shadow"}]}),
                 json!([["read", {"path": "/a"}], ["read", {"path": "/etc/shadow"}]]),
             ),
-            (
-                "no path",
-                json!({"kind": "edit", "rawInput": {"patch": "x"}}),
-                json!([["edit_unknown", {"patch": "x"}]]),
-            ),
+            ("no path", json!({"kind": "edit", "rawInput": {"patch": "x"}}), json!([["edit_unknown", {"patch": "x"}]])),
             (
                 "another kind",
                 json!({"kind": "delete", "rawInput": {"x": 1}, "locations": [{"path": "/a"}, {"path": "/b"}]}),

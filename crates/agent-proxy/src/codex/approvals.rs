@@ -79,8 +79,7 @@ pub(super) fn read_approval(
     place: ThreadPlace<'_>,
     changes: impl Fn(&str) -> Option<FileChanges>,
 ) -> Option<Result<CodexApproval, String>> {
-    let approval =
-        |kind, item: Option<&str>, calls| CodexApproval { kind, item: item.map(str::to_owned), calls };
+    let approval = |kind, item: Option<&str>, calls| CodexApproval { kind, item: item.map(str::to_owned), calls };
     let item = text(params, "itemId");
     Some(match method {
         "item/commandExecution/requestApproval" => {
