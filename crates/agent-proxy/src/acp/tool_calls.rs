@@ -37,6 +37,16 @@ const PATHS: [&str; 11] = [
 ];
 /// Members of inputs that differ each time the same call is made.
 const VOLATILE: [&str; 6] = ["call_id", "turn_id", "approval_id", "started_at_ms", "toolCallId", "timestamp"];
+/// Members of the input of a command that agents derive from it, or from its approval.
+const DERIVED: [&str; 5] = [
+    "commands",
+    "parsed_cmd",
+    "available_decisions",
+    "proposed_execpolicy_amendment",
+    "proposed_network_policy_amendments",
+];
+/// Name of the agent's reason, and its name in rules.
+const REASON: (&str, &str) = ("reason", "justification");
 /// Members that are words for people.
 const WORDS: [&str; 4] = ["description", "justification", "reason", "note"];
 /// Members of a tool call that an update replaces.
@@ -280,7 +290,10 @@ fn command_of(
         _ => return None,
     }
     for (name, value) in stable(input) {
-        if !COMMANDS.contains(&name.as_str()) && !FOLDERS.contains(&name.as_str()) {
+        let is_known = [&COMMANDS[..], &FOLDERS, &DERIVED].iter().any(|known| known.contains(&name.as_str()));
+        // Rules let no command pass that has arguments which they do not know.
+        if !is_known && !value.is_null() {
+            let name = if name == REASON.0 { REASON.1.to_owned() } else { name };
             arguments.insert(name, value);
         }
     }
@@ -408,8 +421,9 @@ mod tests {
             ),
             (
                 "words of a shell, in a folder",
-                json!({"kind": "execute", "rawInput": {"command": ["/bin/bash", "-lc", "ls a"], "cwd": "/x", "call_id": "c"}}),
-                json!([["bash", {"command": "ls a", "cwd": "/x"}]]),
+                json!({"kind": "execute", "rawInput": {"command": ["/bin/bash", "-lc", "ls a"], "cwd": "/x", "call_id": "c",
+                    "reason": "r", "parsed_cmd": [], "available_decisions": ["approved"], "grant": null}}),
+                json!([["bash", {"command": "ls a", "cwd": "/x", "justification": "r"}]]),
             ),
             (
                 "other words",

@@ -1,1 +1,164 @@
-//! Transcripts.
+//! Transcripts: lines of both sides, decisions, and what the proxy does.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::{CodexOptions, CodexProxy};
+use crate::{
+    agent_call::CallDecision,
+    interceptor::{CallToken, Interceptor as _, OpenSettings, ProxyAction, ProxyActions},
+};
+
+struct Transcript(CodexProxy);
+
+fn shown(actions: ProxyActions) -> Value {
+    let line = |line: Vec<u8>| serde_json::from_slice::<Value>(&line).unwrap();
+    let shown = actions.into_iter().filter_map(|action| {
+        Some(match action {
+            ProxyAction::ToClient(bytes) => json!(["client", line(bytes)]),
+            ProxyAction::ToAgent(bytes) => json!(["agent", line(bytes)]),
+            ProxyAction::Decide { call, .. } => json!(["decide", call.tool, call.arguments]),
+            ProxyAction::Abandon(_) => json!(["abandon"]),
+            ProxyAction::Report(call) => json!(["report", call.tool, call.arguments]),
+            ProxyAction::Answer { .. } | ProxyAction::Notice(_) => return None,
+            ProxyAction::End(_) => json!(["end"]),
+        })
+    });
+    shown.collect()
+}
+
+impl Transcript {
+    fn new() -> Self {
+        Self(CodexProxy::new(CodexOptions { open: OpenSettings::Refuse, cwd: "/w".to_owned() }))
+    }
+
+    fn client(&mut self, message: Value) -> Value {
+        let mut actions = ProxyActions::new();
+        self.0.client_line(message.to_string().into_bytes(), Instant::now(), &mut actions);
+        shown(actions)
+    }
+
+    fn codex(&mut self, message: Value) -> Value {
+        let mut actions = ProxyActions::new();
+        self.0.agent_line(message.to_string().into_bytes(), Instant::now(), &mut actions);
+        shown(actions)
+    }
+
+    fn decide(&mut self, token: u64, decision: CallDecision) -> Value {
+        let mut actions = ProxyActions::new();
+        self.0.decided(CallToken(token), decision, Instant::now(), &mut actions);
+        shown(actions)
+    }
+
+    fn ask(&mut self, id: Value) -> Value {
+        self.codex(json!({"id": id, "method": "item/commandExecution/requestApproval", "params": {
+            "threadId": "t", "turnId": "u", "itemId": "i", "command": "/bin/bash -lc 'touch x'",
+            "availableDecisions": ["acceptForSession", "accept", "cancel"],
+        }}))
+    }
+}
+
+fn denied() -> CallDecision {
+    CallDecision::Deny("no".to_owned())
+}
+
+#[test]
+fn an_approval_is_answered_once_and_never_passed_on() {
+    for (decision, word) in [(CallDecision::Allow, "accept"), (denied(), "decline")] {
+        for id in [json!(0), json!("0")] {
+            let mut transcript = Transcript::new();
+            assert_eq!(transcript.ask(id.clone()), json!([["decide", "exec_command", {"command": "touch x"}]]));
+            let answer = json!({"id": id, "result": {"decision": word}});
+            assert_eq!(transcript.decide(0, decision.clone()), json!([["agent", answer]]));
+        }
+    }
+}
+
+#[test]
+fn all_files_of_a_change_must_be_allowed() {
+    let started = json!({"method": "item/started", "params": {"threadId": "t", "item": {"type": "fileChange", "id": "i",
+        "changes": [{"path": "/a", "kind": {"type": "add"}, "diff": "x"}, {"path": "/b", "kind": {"type": "update"}, "diff": "y"}]}}});
+    let ask = json!({"id": 1, "method": "item/fileChange/requestApproval", "params": {"threadId": "t", "itemId": "i"}});
+    let mut transcript = Transcript::new();
+    assert_eq!(transcript.codex(started.clone()), json!([["client", started]]));
+    assert_eq!(
+        transcript.codex(ask.clone()),
+        json!([["decide", "write", {"path": "/a", "diff": "x"}], ["decide", "edit", {"path": "/b", "diff": "y"}]])
+    );
+    assert_eq!(transcript.decide(1, CallDecision::Allow), json!([]));
+    assert_eq!(transcript.decide(0, CallDecision::Allow)[0][1]["result"], json!({"decision": "accept"}));
+    transcript.codex(ask);
+    assert_eq!(
+        transcript.decide(2, denied()),
+        json!([["abandon"], ["agent", {"id": 1, "result": {"decision": "decline"}}]])
+    );
+}
+
+#[test]
+fn threads_are_kept_in_settings_with_which_codex_asks() {
+    let mut transcript = Transcript::new();
+    let started = transcript.client(json!({"id": 1, "method": "thread/start", "params": {"cwd": "/x"}}));
+    assert_eq!(
+        started[0][1]["params"],
+        json!({"cwd": "/x", "approvalsReviewer": "user", "approvalPolicy": "on-request"})
+    );
+    let open = json!({"id": 1, "result": {"thread": {"id": "t"}, "cwd": "/x", "approvalPolicy": "on-request",
+        "approvalsReviewer": "user", "sandbox": {"type": "dangerFullAccess"}}});
+    assert_eq!(transcript.codex(open)[0][1]["error"]["code"], -32003, "its configuration has loosened it");
+    let turn = json!({"id": 2, "method": "turn/start", "params": {"threadId": "t", "input": []}});
+    assert_eq!(transcript.client(turn)[0][1]["error"]["code"], -32003);
+}
+
+#[test]
+fn a_client_that_loosens_codex_needs_an_approval() {
+    let mut transcript = Transcript::new();
+    let start = json!({"id": 1, "method": "thread/start", "params": {"approvalPolicy": "never"}});
+    assert_eq!(
+        transcript.client(start.clone()),
+        json!([["decide", "thread_settings", {"method": "thread/start", "approvalPolicy": "never"}]])
+    );
+    assert_eq!(transcript.decide(0, CallDecision::Allow)[0][1]["params"]["approvalPolicy"], "never");
+    let opened = json!({"id": 1, "result": {"thread": {"id": "t"}, "approvalPolicy": "never"}});
+    assert_eq!(transcript.codex(opened.clone()), json!([["client", opened]]));
+    transcript.client(json!({"id": 2, "method": "config/value/write", "params": {"keyPath": "x", "value": 1}}));
+    assert_eq!(transcript.decide(1, denied())[0][1]["error"], json!({"code": -32003, "message": "no"}));
+}
+
+#[test]
+fn questions_pass_and_unknown_requests_are_refused() {
+    let mut transcript = Transcript::new();
+    let question = json!({"id": 1, "method": "item/tool/requestUserInput", "params": {"threadId": "t"}});
+    assert_eq!(transcript.codex(question.clone()), json!([["client", question]]));
+    let answer = json!({"id": 1, "result": {"answers": {}}});
+    assert_eq!(transcript.client(answer.clone()), json!([["agent", answer]]));
+    let unknown = json!({"id": 2, "method": "item/new/requestApproval", "params": {}});
+    assert_eq!(transcript.codex(unknown)[0][1]["error"]["code"], -32003);
+}
+
+#[test]
+fn a_request_that_codex_settles_by_itself_waits_no_longer() {
+    let mut transcript = Transcript::new();
+    transcript.ask(json!(4));
+    let resolved = json!({"method": "serverRequest/resolved", "params": {"threadId": "t", "requestId": 4}});
+    assert_eq!(transcript.codex(resolved), json!([["abandon"]]));
+    assert_eq!(transcript.decide(0, CallDecision::Allow), json!([]));
+}
+
+#[test]
+fn a_command_that_ran_in_another_form_is_reported() {
+    for (decision, command, want) in [
+        (CallDecision::Allow, "/bin/bash -lc 'touch x'", json!([])),
+        (CallDecision::Allow, "/bin/bash -lc 'rm x'", json!([["report", "exec_command", {"command": "rm x"}]])),
+        (denied(), "/bin/bash -lc 'touch x'", json!([["report", "exec_command", {"command": "touch x"}]])),
+    ] {
+        let mut transcript = Transcript::new();
+        transcript.ask(json!(0));
+        transcript.decide(0, decision);
+        let done = json!({"method": "item/completed", "params": {"threadId": "t", "item": {"type": "commandExecution",
+            "id": "i", "command": command, "status": "completed"}}});
+        let mut want = want;
+        want.as_array_mut().unwrap().push(json!(["client", done]));
+        assert_eq!(transcript.codex(done), want, "{command}");
+    }
+}
