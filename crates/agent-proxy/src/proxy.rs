@@ -290,3 +290,73 @@ async fn finish_writing(mut writing: JoinHandle<std::io::Result<()>>) {
         writing.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex, split};
+
+    use super::{Proxy, ProxyEnd};
+    use crate::{
+        acp::{AcpOptions, AcpProxy, EditorApprovals, GuardedAgent},
+        agent_call::{AgentCall, CallDecision, CallLinks, Decider},
+        interceptor::OpenSettings,
+    };
+
+    /// Allows all commands but one, at which it fails.
+    struct FakeDecider;
+
+    impl Decider for FakeDecider {
+        async fn decide(&self, call: AgentCall, _: CallLinks) -> CallDecision {
+            assert_ne!(call.arguments["command"], "panic");
+            CallDecision::Allow
+        }
+
+        async fn report_run(&self, _: AgentCall) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    const OPTIONS: &str = r#"[{"optionId":"y","kind":"allow_once"},{"optionId":"n","kind":"reject_once"}]"#;
+
+    #[tokio::test]
+    async fn lines_pass_byte_by_byte_and_a_failed_decision_is_a_denial() {
+        let options = AcpOptions {
+            approvals: EditorApprovals::Gateway,
+            open: OpenSettings::Refuse,
+            agent: GuardedAgent::Other,
+            cwd: "/w".to_owned(),
+        };
+        let ((client, ours), (agent, theirs)) = (duplex(1 << 16), duplex(1 << 16));
+        let (client_in, client_out) = split(ours);
+        let (agent_out, agent_in) = split(theirs);
+        let proxy = Proxy::new(AcpProxy::new(options), FakeDecider, |_| {});
+        let ended = async { "the agent ended with exit status: 3".to_owned() };
+        let (ends, has_ended) = tokio::sync::oneshot::channel::<()>();
+        let ended = async move {
+            let _ = has_ended.await;
+            ended.await
+        };
+        let running =
+            tokio::spawn(proxy.run((client_in, client_out), (agent_out, agent_in), ended, std::future::pending()));
+        let (client_reading, mut client) = split(client);
+        let (agent_reading, mut agent) = split(agent);
+        let mut client_lines = BufReader::new(client_reading).lines();
+        let mut agent_lines = BufReader::new(agent_reading).lines();
+        let odd = r#" {  "method" : "session/prompt", "id":0, "params":{"a":1,"a":2, "t":"\u0041"} }"#;
+        client.write_all(format!("{odd}\n").as_bytes()).await.unwrap();
+        assert_eq!(agent_lines.next_line().await.unwrap().unwrap(), odd);
+        for (command, want) in [("ls", "\"y\""), ("panic", "\"n\"")] {
+            let ask = format!(
+                r#"{{"id":0,"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{{"toolCallId":"c","kind":"execute","rawInput":{{"command":"{command}"}}}},"options":{OPTIONS}}}}}"#
+            );
+            agent.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
+            let answer = agent_lines.next_line().await.unwrap().unwrap();
+            assert!(answer.contains(&format!("\"optionId\":{want}")), "{answer}");
+        }
+        drop(ends);
+        drop((agent, agent_lines));
+        let answer = client_lines.next_line().await.unwrap().unwrap();
+        assert!(answer.contains("\"id\":0,\"error\"") && answer.contains("exit status: 3"), "{answer}");
+        assert_eq!(running.await.unwrap(), ProxyEnd::Agent("the agent ended with exit status: 3".to_owned()));
+    }
+}
