@@ -37,12 +37,9 @@ impl AcpProxy {
                     return actions.push(to_client(FORM.error(&id.to_value(), INVALID_REQUEST, problem)));
                 }
                 let (id, method) = (id.clone(), method.clone());
-                match self.read_client_request(&id, &method, &message, actions) {
-                    Some(request) => {
-                        self.from_client.insert(id, request);
-                        actions.push(to_agent(line));
-                    }
-                    None => {}
+                if let Some(request) = self.read_client_request(&id, &method, &message, actions) {
+                    self.from_client.insert(id, request);
+                    actions.push(to_agent(line));
                 }
             }
             MessageKind::Notification { method } => {
