@@ -8,7 +8,6 @@ mod conversation;
 mod export;
 mod fields;
 mod files;
-mod pending_turn;
 mod preferences;
 mod prompts;
 mod request_stats;

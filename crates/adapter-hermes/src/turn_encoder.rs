@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use countersign_conversations::pending_turn::{NeverBegins, PendingTurn};
 use countersign_core::{
     call::{self, Executor},
     engine::Event as Happened,
@@ -23,7 +24,6 @@ use countersign_runtime::{LiveKind, LivePartKind};
 use countersign_view::{LineMode, escape};
 use serde_json::{Map, Value};
 
-use super::pending_turn::{NeverBegins, PendingTurn};
 
 /// Longest part of a result that is shown with its call, in characters.
 pub(super) const PREVIEW: usize = 500;

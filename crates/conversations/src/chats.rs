@@ -4,6 +4,7 @@
 
 mod edits;
 mod models;
+mod prompts;
 mod request_key;
 mod session_workspaces;
 mod workspace_folders;
@@ -14,7 +15,7 @@ use countersign_config::MAIN;
 use countersign_core::{
     engine::{Command, CommandError, Engine, EngineReply, ResidencyScope},
     id::{Lsn, RunId, SessionId},
-    message::{self, MessageBlock, StoredMessage, estimate_tokens},
+    policy::ApprovalMode,
     run,
     session::{
         self, CompactError, CompactionTiming, DenialReach, ModelRef, PromptError, RetryPolicy, Settings, StoppedRun,
@@ -74,6 +75,10 @@ pub enum StopOutcome {
 pub struct NewConversation {
     /// A folder below that of agents, by name or whole path.
     pub workspace: Option<String>,
+    /// An existing folder of this machine in the place of a workspace, from a client that has the rights of the gateway's user.
+    pub folder: Option<PathBuf>,
+    /// Calls that a person approves each time.
+    pub approval: ApprovalMode,
     /// The model's provider and id, or its id alone.
     pub model: Option<(Option<String>, String)>,
     /// The session that it came from.
@@ -128,7 +133,10 @@ impl Conversations {
     /// # Errors
     /// [`ChatError::Invalid`] for a workspace or a model that is not there, [`ChatError::Failed`] if nothing was recorded.
     pub async fn open_session(&self, door: &str, wish: NewConversation) -> Result<SessionId, ChatError> {
-        let cwd = self.ensure_workspace(wish.workspace.as_deref()).await?;
+        let cwd = match &wish.folder {
+            Some(folder) => workspace_folders::check_folder(folder.clone()).await?,
+            None => self.ensure_workspace(wish.workspace.as_deref()).await?,
+        };
         let model = match &wish.model {
             Some((provider, id)) => Some(self.find_model(provider.as_deref(), id)?),
             None => self.models.default_model(),
@@ -148,6 +156,7 @@ impl Conversations {
             retry: self.retry,
             stopped: wish.stopped,
             denials: wish.denials,
+            approval: wish.approval,
             // A reader of an answer may send the next message at once.
             sums: CompactionTiming::BeforeRuns,
             ..Settings::default()
@@ -208,76 +217,6 @@ impl Conversations {
         let root = self.folder.clone();
         let made = tokio::task::spawn_blocking(move || workspace_folders::ensure_folder(&root, &name)).await;
         made.unwrap_or_else(|error| Err(ChatError::Failed(error.to_string())))
-    }
-
-    /// Sends a prompt to a session. The first message names it.
-    ///
-    /// # Errors
-    /// [`ChatError`], with nothing sent.
-    pub async fn send_prompt(
-        &self,
-        session: &SessionId,
-        text: &str,
-        when_busy: WhenBusy,
-    ) -> Result<EngineReply, ChatError> {
-        self.prompt_once(session, text, when_busy, None).await
-    }
-
-    /// Does the same under a key: repeated, it has happened already, and the answer is the first.
-    ///
-    /// # Errors
-    /// [`ChatError`], with nothing sent.
-    pub async fn prompt_once(
-        &self,
-        session: &SessionId,
-        text: &str,
-        when_busy: WhenBusy,
-        key: Option<&RequestKey>,
-    ) -> Result<EngineReply, ChatError> {
-        check_message(text, "message")?;
-        let source = self.handle.source(InboxLane::Request);
-        let look = |session: &session::Session| {
-            (session.name().is_none_or(|name| name == edits::UNTITLED), session.settings().sums)
-        };
-        let (is_unnamed, sums) = self.read_own(session, look).await?;
-        if sums == CompactionTiming::AfterRuns {
-            // An earlier version opened it.
-            let setting = session::SessionSetting::Sums(CompactionTiming::BeforeRuns);
-            let set = Command::Session(session.clone(), session::Command::Set { setting, entry: None });
-            source.send_command(set).await.map_err(chat_error)?;
-        }
-        let prompt = session::Command::Prompt { message: user_content(text), with: Vec::new(), when_busy };
-        let prompt = Command::Session(session.clone(), keyed_command(key, prompt));
-        let outcome = source.send_command(prompt).await.map(|reply| reply.outcome).map_err(chat_error)?;
-        if is_unnamed {
-            let name = title_of(text);
-            let named = source.send_command(Command::Session(session.clone(), session::Command::Name { name })).await;
-            if let Err(refused) = named {
-                tracing::warn!(%session, %refused, "cannot name a conversation after its first message");
-            }
-        }
-        Ok(outcome)
-    }
-
-    /// Gives the run that works, or waits for a compaction to begin, a message on its way, and returns which run that is. `None` if
-    /// none does.
-    ///
-    /// # Errors
-    /// [`ChatError`], with nothing sent.
-    pub async fn steer_run(
-        &self,
-        session: &SessionId,
-        text: &str,
-        key: Option<&RequestKey>,
-    ) -> Result<Option<RunId>, ChatError> {
-        check_message(text, "text")?;
-        self.read_own(session, |_| ()).await?;
-        let steer = keyed_command(key, session::Command::Steer { message: user_content(text) });
-        let source = self.handle.source(InboxLane::Request);
-        match source.send_command(Command::Session(session.clone(), steer)).await.map_err(chat_error)?.outcome {
-            EngineReply::Steering(run) => Ok(Some(run)),
-            _ => Ok(None),
-        }
     }
 
     /// Stops the work in a session: the run, the one that waits for a compaction to begin, or a compaction after which the
@@ -449,16 +388,6 @@ fn chat_error(refused: OwnerError) -> ChatError {
 fn no_model() -> ChatError {
     let text = "No model is configured: set `model` in the configuration, or choose one for this session";
     ChatError::Invalid(text.to_owned())
-}
-
-/// Returns a message of a person, as content.
-fn user_content(text: &str) -> session::MessageContent {
-    let message = StoredMessage::User(message::InputMessage {
-        content: vec![MessageBlock::from_text(text)],
-        ..message::InputMessage::default()
-    });
-    let content = serde_json::to_string(&message).unwrap_or_default();
-    session::MessageContent { content: content.into(), tokens: estimate_tokens(text.len()) }
 }
 
 /// Returns the title of a session by its first message: the beginning of its first line.

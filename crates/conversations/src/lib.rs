@@ -3,5 +3,6 @@
 //! It must not know a protocol: adapters turn requests of clients into calls of this crate.
 
 pub mod chats;
+pub mod pending_turn;
 pub mod prompt;
 pub mod sessions;

@@ -25,6 +25,8 @@ mod steer_skips;
 mod turn_closes;
 mod wait_question;
 
+use std::borrow::Cow;
+
 use crate::{
     call::{self, Call},
     call_subject::subject_of_call,
@@ -312,15 +314,26 @@ pub(crate) fn evaluate_policy(
         let cause = policy::VerdictCause::Unapproved { of: withheld.kind, decision: withheld.decision };
         return Verdict::Deny(policy::VerdictReason { cause, policy: view.rules.digest() });
     }
+    let path_context = path_context_of(view, session);
     let layers = policy::PolicyLayers {
         compiled: &view.rules.compiled,
         constraints: view.state.policy().constraints(),
         contract: session.unattended().map(|unattended| &unattended.terms().may),
         grants: view.state.policy().grants(),
         default_policy: view.rules.default_policy,
-        path_context: &view.rules.path_context,
+        path_context: &path_context,
     };
     policy::evaluate(&layers, subject, now)
+}
+
+/// Returns the path context of a session's calls. Its approval mode is the stricter one of the rules and of the session.
+fn path_context_of<'a>(view: DecisionView<'a>, session: &Session) -> Cow<'a, policy::PathContext> {
+    let of_rules = &view.rules.path_context;
+    let approval = session.settings().approval;
+    if approval <= of_rules.approval {
+        return Cow::Borrowed(of_rules);
+    }
+    Cow::Owned(policy::PathContext { approval, ..of_rules.clone() })
 }
 
 /// Result of a call that was judged in a folder which the shell has left.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_conversations::pending_turn::{NeverBegins, PendingTurn};
 use countersign_core::{
     call,
     engine::{Engine, Event, RecordedFact},
@@ -20,10 +21,7 @@ use countersign_view::{LineMode, escape};
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        pending_turn::{NeverBegins, PendingTurn},
-        transcript, turn_stream,
-    },
+    super::{transcript, turn_stream},
     SessionPrompts, prompt_card,
 };
 

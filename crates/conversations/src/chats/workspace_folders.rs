@@ -58,6 +58,21 @@ pub(super) fn ensure_folder(root: &Path, requested: &str) -> Result<PathBuf, Cha
     Ok(folder)
 }
 
+/// Returns the real path of an existing folder of this machine.
+///
+/// # Errors
+/// [`ChatError::Invalid`] if it is none.
+pub(super) async fn check_folder(folder: PathBuf) -> Result<PathBuf, ChatError> {
+    let check = move || match fs::canonicalize(&folder) {
+        _ if !folder.is_absolute() => Err(format!("{} is not an absolute path", folder.display())),
+        Ok(real) if real.is_dir() => Ok(real),
+        Ok(_) => Err(format!("{} is not a folder", folder.display())),
+        Err(error) => Err(format!("{} cannot be opened: {error}", folder.display())),
+    };
+    let checked = tokio::task::spawn_blocking(check).await;
+    checked.map_err(|error| ChatError::Failed(error.to_string()))?.map_err(ChatError::Invalid)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink};

@@ -1,9 +1,12 @@
 //! Approval modes: which calls of an agent a person approves each time, even if rules and grants allow them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{policy::subject::PolicySubject, principal, tool::ToolEffect};
 
 /// Calls of an agent that need an approval each time. Stricter modes compare as greater.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ApprovalMode {
     /// `yolo`: none; rules and the floor decide.
     #[default]
@@ -17,6 +20,11 @@ pub enum ApprovalMode {
 impl ApprovalMode {
     /// Every mode, the strictest first.
     pub const ALL: [Self; 3] = [Self::AlwaysAsk, Self::Write, Self::Yolo];
+
+    /// Reports whether it is the default.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 
     /// Returns the name that flags and settings use.
     pub const fn name(self) -> &'static str {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{profile::SessionProfile, question_settings::QuestionSettings};
-use crate::run::InterruptMode;
+use crate::{policy::ApprovalMode, run::InterruptMode};
 
 pub use crate::model_ref::{ModelPrice, ModelRef};
 
@@ -227,6 +227,9 @@ pub struct Settings {
     /// Profile by people.
     #[serde(default)]
     pub profile: SessionProfile,
+    /// Calls that a person approves each time, in addition to those that the rules of the session's realm ask for.
+    #[serde(default, skip_serializing_if = "ApprovalMode::is_default")]
+    pub approval: ApprovalMode,
     /// Time of the compaction of a context that has grown too long.
     #[serde(default)]
     pub sums: CompactionTiming,
@@ -259,6 +262,7 @@ impl Default for Settings {
             listing: ListingFlags::default(),
             asking: QuestionSettings::default(),
             profile: SessionProfile::default(),
+            approval: ApprovalMode::default(),
             sums: CompactionTiming::default(),
             preamble: 0,
         }
@@ -291,6 +295,8 @@ pub enum SessionSetting {
     Denials(DenialReach),
     /// Flags in lists.
     Listing(ListingFlags),
+    /// Calls that a person approves each time.
+    Approval(ApprovalMode),
     /// All settings at once, from files and flags when the session opens.
     All(Box<Settings>),
 }
@@ -309,6 +315,7 @@ impl Settings {
             SessionSetting::Sums(sums) => self.sums = *sums,
             SessionSetting::Denials(reach) => self.denials = *reach,
             SessionSetting::Listing(listing) => self.listing = *listing,
+            SessionSetting::Approval(mode) => self.approval = *mode,
             SessionSetting::All(all) => *self = (**all).clone(),
         }
     }

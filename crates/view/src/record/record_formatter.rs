@@ -255,6 +255,7 @@ fn setting_text(setting: &SessionSetting) -> String {
             let marks: Vec<&str> = marks.into_iter().filter_map(|(is_set, word)| is_set.then_some(word)).collect();
             if marks.is_empty() { "listed".to_owned() } else { format!("listed as {}", marks.join(", ")) }
         }
+        SessionSetting::Approval(mode) => format!("approval mode set: {}", mode.name()),
         SessionSetting::Sums(CompactionTiming::BeforeRuns) => "compaction before the next message".to_owned(),
         SessionSetting::Sums(CompactionTiming::AfterRuns) => "compaction after a run".to_owned(),
         SessionSetting::All(all) => {

@@ -7,7 +7,7 @@ use countersign_core::{
 
 /// Turn that has its name and has not begun.
 #[derive(Debug)]
-pub(super) struct PendingTurn {
+pub struct PendingTurn {
     run: RunId,
     then: AfterCompaction,
     is_stopping: bool,
@@ -15,7 +15,7 @@ pub(super) struct PendingTurn {
 
 /// Reason why a turn that waited does not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NeverBegins {
+pub enum NeverBegins {
     /// A user stopped it.
     Stopped,
     /// The compaction failed, and without it the conversation is too long.
@@ -24,22 +24,23 @@ pub(super) enum NeverBegins {
 
 impl PendingTurn {
     /// Returns the turn that waits for the compaction which begins with `event`, if one does.
-    pub(super) fn from_event(event: &Event) -> Option<Self> {
+    pub fn from_event(event: &Event) -> Option<Self> {
         let Event::CompactionStarted { run: Some(run), then, .. } = event else { return None };
         Some(Self { run: *run, then: then.clone(), is_stopping: false })
     }
 
-    pub(super) const fn run(&self) -> RunId {
+    /// Returns its name.
+    pub const fn run(&self) -> RunId {
         self.run
     }
 
     /// Reports whether the turn answers a message, and does not repeat a request that was too long.
-    pub(super) fn is_for_prompt(&self) -> bool {
+    pub fn is_for_prompt(&self) -> bool {
         self.then == AfterCompaction::Prompt
     }
 
     /// Returns the reason why it does not begin, once that is known. `event` is the next of its session.
-    pub(super) fn never_begins(&mut self, event: &Event) -> Option<NeverBegins> {
+    pub fn never_begins(&mut self, event: &Event) -> Option<NeverBegins> {
         match event {
             // A user who clears the queue leaves nothing that could begin.
             Event::Cleared | Event::Dequeued { queue: MessageQueue::Prompt } => {
