@@ -227,8 +227,11 @@ mod tests {
         };
         let updates = call("todo_write", json!({ "ops": [] })).ended("/w", ToolCallStatus::Completed, Some(&result));
         let entry = |content: &str, status| PlanEntry { content: content.to_owned(), priority: "medium", status };
-        let entries =
-            vec![entry("a", PlanStatus::Completed), entry("b", PlanStatus::InProgress), entry("d", PlanStatus::Pending)];
+        let entries = vec![
+            entry("a", PlanStatus::Completed),
+            entry("b", PlanStatus::InProgress),
+            entry("d", PlanStatus::Pending),
+        ];
         assert_eq!(updates[1..], [SessionUpdate::Plan { entries }]);
     }
 }

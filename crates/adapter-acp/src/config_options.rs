@@ -55,7 +55,9 @@ const fn mode_name(mode: ApprovalMode) -> &'static str {
 const fn mode_description(mode: ApprovalMode) -> &'static str {
     match mode {
         ApprovalMode::AlwaysAsk => "A person approves each call that does more than read, whatever rules allow",
-        ApprovalMode::Write => "A person approves writes, commands and calls with an unknown effect, whatever rules allow",
+        ApprovalMode::Write => {
+            "A person approves writes, commands and calls with an unknown effect, whatever rules allow"
+        }
         ApprovalMode::Yolo => "The operator's rules decide, and ask where they say so",
     }
 }

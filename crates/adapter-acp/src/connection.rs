@@ -122,8 +122,8 @@ impl Connection {
                 self.reply(&id, reply).await;
             }
             methods::AUTHENTICATE => {
-                let given = params.get("methodId").map_or_else(String::new, |given| given.as_str().unwrap_or_default().to_owned());
-                let refused = RequestFailure::parameter("methodId", &given, "no login is needed, so none is offered");
+                let given = params.get("methodId").and_then(Value::as_str).unwrap_or_default();
+                let refused = RequestFailure::parameter("methodId", given, "no login is needed, so none is offered");
                 self.reply(&id, Err::<(), _>(refused)).await;
             }
             methods::NEW => self.new_session(&id, params).await,
@@ -195,11 +195,7 @@ impl Connection {
             protocol_version: acp::VERSION,
             agent_capabilities: AgentCapabilities {
                 load_session: true,
-                prompt_capabilities: PromptCapabilities {
-                    image: sees_images,
-                    audio: false,
-                    embedded_context: true,
-                },
+                prompt_capabilities: PromptCapabilities { image: sees_images, audio: false, embedded_context: true },
                 mcp_capabilities: json!({ "http": false, "sse": false }),
                 session_capabilities: json!({ "list": {}, "resume": {}, "close": {} }),
             },
@@ -451,6 +447,5 @@ fn slash_command(prompt: &[ContentBlock]) -> Option<Option<String>> {
     let [ContentBlock::Text { text }] = prompt else { return None };
     let rest = text.trim().strip_prefix('/')?.strip_prefix(COMPACT)?;
     let words = rest.trim();
-    (rest.is_empty() || rest.starts_with(char::is_whitespace))
-        .then(|| (!words.is_empty()).then(|| words.to_owned()))
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| (!words.is_empty()).then(|| words.to_owned()))
 }

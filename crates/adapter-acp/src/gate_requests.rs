@@ -9,7 +9,10 @@ use countersign_protocol::acp::{
     ClientFeatures, ElicitationRequest, PermissionOption, PermissionOptionKind, PermissionRequest, ToolCall,
     ToolCallContent, ToolCallFields, ToolCallStatus, ToolKind,
 };
-use countersign_view::{GateSummary, LineMode, escape, gate_request::{QuestionRequest, RequestKind}};
+use countersign_view::{
+    GateSummary, LineMode, escape,
+    gate_request::{QuestionRequest, RequestKind},
+};
 use serde_json::{Map, Value, json};
 
 use crate::call_view::CallView;
@@ -82,11 +85,8 @@ impl PendingGate {
         };
         match self.summary.request.kind() {
             RequestKind::Call(call) => {
-                let view = CallView {
-                    id: self.tool_call_id(),
-                    tool: call.tool.to_owned(),
-                    arguments: call.arguments.clone(),
-                };
+                let view =
+                    CallView { id: self.tool_call_id(), tool: call.tool.to_owned(), arguments: call.arguments.clone() };
                 let fields = view.fields(cwd, ToolCallStatus::Pending);
                 let mut content = fields.content.unwrap_or_default();
                 content.push(ToolCallContent::from_text(self.reason_text(call.reason, &call.run_lines())));
@@ -102,9 +102,7 @@ impl PendingGate {
                 };
                 permission(fields, self.approval_options())
             }
-            RequestKind::Question(question) if features.forms => {
-                GateRequestFrame::Form(self.form(wire_id, &question))
-            }
+            RequestKind::Question(question) if features.forms => GateRequestFrame::Form(self.form(wire_id, &question)),
             // Several choices, or words of one's own, are no permission.
             RequestKind::Question(question) if question.choices.is_empty() || question.is_multi => {
                 GateRequestFrame::Nothing
@@ -155,9 +153,7 @@ impl PendingGate {
                 ApprovalScope::Session => {
                     (ALLOW_SESSION, "Allow exactly this for the session", PermissionOptionKind::AllowAlways)
                 }
-                ApprovalScope::Always => {
-                    (ALLOW_ALWAYS, "Always allow exactly this", PermissionOptionKind::AllowAlways)
-                }
+                ApprovalScope::Always => (ALLOW_ALWAYS, "Always allow exactly this", PermissionOptionKind::AllowAlways),
             };
             PermissionOption { option_id: id.to_owned(), name: name.to_owned(), kind }
         };

@@ -79,4 +79,3 @@ impl Drop for OpenSessions {
         self.abort_all();
     }
 }
-

@@ -106,8 +106,7 @@ mod tests {
     #[test]
     fn links_and_resources_become_text_that_names_their_files() {
         let link = |uri: &str| ContentBlock::ResourceLink { name: "a.rs".to_owned(), uri: uri.to_owned() };
-        let resource =
-            EmbeddedContents::Text { uri: "file:///w/b.rs".to_owned(), text: "fn b() {}".to_owned() };
+        let resource = EmbeddedContents::Text { uri: "file:///w/b.rs".to_owned(), text: "fn b() {}".to_owned() };
         let prompt = vec![
             ContentBlock::from_text("look"),
             link("file:///w/a.rs"),
@@ -142,16 +141,8 @@ mod tests {
                 ImageInput::NotTaken,
                 r#"prompt[0].type: "image": the model of this session sees no images: choose another model"#,
             ),
-            (
-                other,
-                ImageInput::Taken,
-                r#"prompt[0].mimeType: "text/html": expected a type that begins with image/"#,
-            ),
-            (
-                audio,
-                ImageInput::Taken,
-                r#"prompt[0].type: "audio": expected text, image, resource_link or resource"#,
-            ),
+            (other, ImageInput::Taken, r#"prompt[0].mimeType: "text/html": expected a type that begins with image/"#),
+            (audio, ImageInput::Taken, r#"prompt[0].type: "audio": expected text, image, resource_link or resource"#),
             (
                 blob(None),
                 ImageInput::Taken,

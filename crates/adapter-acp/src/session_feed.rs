@@ -81,10 +81,7 @@ pub(crate) struct SessionFeed {
 
 impl SessionFeed {
     /// Opens the feed of a session with its state. `None` if there is no such session, or the gateway closes.
-    pub(crate) async fn open(
-        context: &Arc<ConnectionContext>,
-        session: &SessionId,
-    ) -> Option<(Self, SessionSnapshot)> {
+    pub(crate) async fn open(context: &Arc<ConnectionContext>, session: &SessionId) -> Option<(Self, SessionSnapshot)> {
         let subscriber = context.adapter.handle.subscribe().await?;
         let id = session.clone();
         subscriber.wake_for(move |released| session_of(released) == Some(&id));
@@ -423,10 +420,7 @@ pub(crate) fn chat_failure(error: &ChatError) -> RequestFailure {
 fn is_choice(setting: &SessionSetting) -> bool {
     matches!(
         setting,
-        SessionSetting::Model(_)
-            | SessionSetting::Thinking(_)
-            | SessionSetting::Approval(_)
-            | SessionSetting::All(_)
+        SessionSetting::Model(_) | SessionSetting::Thinking(_) | SessionSetting::Approval(_) | SessionSetting::All(_)
     )
 }
 

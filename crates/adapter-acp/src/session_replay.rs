@@ -82,8 +82,7 @@ impl MessageReplay<'_> {
             }
             StoredMessage::ToolResult(result) => {
                 if let Some(view) = self.calls.remove(&result.tool_call_id) {
-                    let status =
-                        if result.is_error { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+                    let status = if result.is_error { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
                     self.updates.extend(view.ended(self.cwd, status, Some(&result)));
                 }
             }

@@ -41,11 +41,7 @@ pub(crate) struct SessionChoices {
 impl SessionChoices {
     pub(crate) fn of_session(session: &Session) -> Self {
         let settings = session.settings();
-        Self {
-            model: settings.model.clone(),
-            thinking: settings.thinking.clone(),
-            approval: settings.approval,
-        }
+        Self { model: settings.model.clone(), thinking: settings.thinking.clone(), approval: settings.approval }
     }
 }
 

@@ -118,11 +118,6 @@ impl UpdateEncoder {
         self.calls.insert(call, view);
     }
 
-    /// Returns a call that has not ended.
-    pub(crate) fn call(&self, call: CallId) -> Option<&CallView> {
-        self.calls.get(&call)
-    }
-
     /// Adds a notice for the person.
     pub(crate) fn push_notice(&mut self, severity: &'static str, text: &str) {
         self.updates.push_back(if self.has_notices {
@@ -153,8 +148,7 @@ impl UpdateEncoder {
             }
             LiveKind::CallProgress { call, content, .. } => {
                 if let Some(view) = self.calls.get(call) {
-                    let fields =
-                        ToolCallFields { content: Some(result_content(content)), ..ToolCallFields::default() };
+                    let fields = ToolCallFields { content: Some(result_content(content)), ..ToolCallFields::default() };
                     let update = ToolCall { tool_call_id: view.id.clone(), fields };
                     self.updates.push_back(SessionUpdate::ToolCallUpdate(update));
                 }

@@ -24,7 +24,6 @@ use countersign_runtime::{LiveKind, LivePartKind};
 use countersign_view::{LineMode, escape};
 use serde_json::{Map, Value};
 
-
 /// Longest part of a result that is shown with its call, in characters.
 pub(super) const PREVIEW: usize = 500;
 

@@ -19,7 +19,6 @@ use countersign_core::{
     run,
     session::{
         self, CompactError, CompactionTiming, DenialReach, ModelRef, PromptError, RetryPolicy, Settings, StoppedRun,
-        WhenBusy,
     },
 };
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod acp;
 mod agents;
 mod audit;
 mod backup;
@@ -130,13 +131,14 @@ enum Command {
         #[command(flatten)]
         at: TargetArgs,
     },
-    /// Be a proxy before an agent that speaks the Agent Client Protocol, for an editor on standard input and output
-    Acp {
-        #[command(flatten)]
-        proxy: proxies::AcpProxyArgs,
-        #[command(flatten)]
-        at: TargetArgs,
-    },
+    /// Be a coding agent for an editor that speaks the Agent Client Protocol on standard input and output
+    ///
+    /// Sessions work in the gateway of --config or --data, or in the user's own gateway if it runs. Otherwise a gateway for
+    /// editors alone starts, with the models, keys and rules of the agent directory, and ends with the last editor.
+    /// docs/start/editors.md has the lines for each editor.
+    ///
+    /// With --agent it is a proxy before another agent of that protocol, and the gateway decides what that agent asks for.
+    Acp(acp::AcpArgs),
     /// Be a proxy before `codex app-server`, for a client on standard input and output
     ///
     /// The gateway decides what Codex asks for: commands, texts to their input, changes of files and permissions. Threads
@@ -426,10 +428,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
                 false => crate::mcp::run(&folder),
             }
         }
-        Command::Acp { proxy, at } => {
-            let at = at.merge_globals(before);
-            proxy.run(&at).unwrap_or_else(|| anyhow::bail!("--agent is missing: expected the command of an agent"))
-        }
+        Command::Acp(acp) => acp.run(before),
         Command::Codex(codex) => codex.run(before),
         Command::Hook { program, wait, at } => {
             let options = crate::hook::HookOptions { program, wait };
@@ -473,7 +472,7 @@ impl Command {
             | Self::Restore(_)
             | Self::LogLevel { .. }
             | Self::Mcp { .. }
-            | Self::Acp { .. }
+            | Self::Acp(_)
             | Self::Codex(_)
             | Self::Hook { .. }
             | Self::Guard { .. }

@@ -1,5 +1,6 @@
 //! The binary: command line and wiring.
 
+mod acp;
 mod agent;
 mod agents;
 mod attach;
@@ -33,6 +34,7 @@ mod secrets;
 mod serve;
 mod sessions;
 mod signals;
+mod socket_pipe;
 mod stdio;
 mod style;
 mod tls_roots;

@@ -3,10 +3,11 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use countersign_config as config;
-use countersign_config::{Config, ConfigFlags};
-use countersign_gateway::{self as gateway, GatewayRealm};
+use countersign_config::{Config, ConfigFlags, LoadedConfig};
+use countersign_gateway::{self as gateway, GatewayRealm, control::AcpOptions};
 use countersign_tools::exec;
 use countersign_view::shell_quote;
+use futures_util::FutureExt as _;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot},
@@ -19,25 +20,37 @@ pub(crate) struct ServeOptions {
 }
 
 pub(crate) fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
-    run_gateway(options, HostLine::None)
+    run_gateway(options.load()?, HostLine::None)
 }
 
 /// Runs a gateway that serves an MCP host on standard input and output, and ends with it.
 pub(crate) fn run_for_host(options: ServeOptions) -> anyhow::Result<ExitCode> {
-    run_gateway(options, HostLine::Stdio)
+    run_gateway(options.load()?, HostLine::Mcp)
 }
 
-/// Connection of a gateway to a host that started it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Runs a gateway that serves an editor on standard input and output, and ends with the last editor that uses it.
+pub(crate) fn run_for_editor(loaded: LoadedConfig, options: AcpOptions) -> anyhow::Result<ExitCode> {
+    run_gateway(loaded, HostLine::Acp(options))
+}
+
+impl ServeOptions {
+    /// Reads the configuration.
+    pub(crate) fn load(&self) -> anyhow::Result<LoadedConfig> {
+        let environment = |name: &str| std::env::var(name).ok();
+        config::load_config(self.config.as_deref(), &self.flags, &environment)
+            .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))
+    }
+}
+
+/// Connection of a gateway to a program that started it.
+#[derive(Clone, PartialEq, Eq)]
 enum HostLine {
     None,
-    Stdio,
+    Mcp,
+    Acp(AcpOptions),
 }
 
-fn run_gateway(options: ServeOptions, line: HostLine) -> anyhow::Result<ExitCode> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let loaded = config::load_config(options.config.as_deref(), &options.flags, &environment)
-        .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+fn run_gateway(loaded: LoadedConfig, line: HostLine) -> anyhow::Result<ExitCode> {
     let levels = crate::logging::start_with(&loaded.config.log);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
@@ -61,19 +74,19 @@ fn run_gateway(options: ServeOptions, line: HostLine) -> anyhow::Result<ExitCode
         let ready = |realm: &GatewayRealm| {
             // A reader of the line may request the end at once. Until here a signal ends the process as it is.
             let _ = tell_armed.send(end_signals());
-            match line {
+            match &line {
                 HostLine::None => {
                     let mut out = std::io::stdout().lock();
                     // The reader may have closed the output.
                     let _ = writeln!(out, "countersign ready on {}", realm.url()).and_then(|()| out.flush());
                 }
-                HostLine::Stdio => serve_host(realm, tell_gone),
+                HostLine::Mcp | HostLine::Acp(_) => serve_host(realm, &line, tell_gone),
             }
         };
         let stop = async {
-            match line {
+            match &line {
                 HostLine::None => wait_for_signal(armed).await,
-                HostLine::Stdio => {
+                HostLine::Mcp | HostLine::Acp(_) => {
                     tokio::select! {
                         () = wait_for_signal(armed) => {}
                         _ = gone => {}
@@ -90,17 +103,22 @@ fn run_gateway(options: ServeOptions, line: HostLine) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the host on standard input and output, and sends to `gone` after its end.
-fn serve_host(realm: &GatewayRealm, gone: oneshot::Sender<()>) {
+/// Serves the program on standard input and output, and sends to `gone` after its end.
+fn serve_host(realm: &GatewayRealm, line: &HostLine, gone: oneshot::Sender<()>) {
     let folder = shell_quote(realm.config().storage.folder.display());
-    // Standard output is the host's.
+    let program = if matches!(line, HostLine::Acp(_)) { "editor" } else { "host" };
+    // Standard output is the program's.
     let _ = writeln!(
         std::io::stderr(),
-        "countersign: a gateway of its own serves this host; answer approvals at {}, or with `countersign gates --data {folder}`",
+        "countersign: a gateway of its own serves this {program}; answer approvals at {}, or with `countersign gates --data {folder}`",
         realm.url()
     );
-    let input = tokio::io::BufReader::new(tokio::io::stdin());
-    let serving = realm.serve_mcp_host(input, tokio::io::stdout(), nix::unistd::getuid().as_raw());
+    let user = nix::unistd::getuid().as_raw();
+    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let serving = match line {
+        HostLine::Acp(options) => realm.serve_editor(input, output, options.clone(), user).boxed(),
+        HostLine::Mcp | HostLine::None => realm.serve_mcp_host(tokio::io::BufReader::new(input), output, user).boxed(),
+    };
     tokio::spawn(async move {
         serving.await;
         let _ = gone.send(());

@@ -7,6 +7,7 @@ mod socket;
 
 use std::time::Duration;
 
+use countersign_adapter_acp::ConnectionOptions;
 use countersign_adapter_omp::attach::AttachParams;
 use countersign_core::{
     engine::{CommandError, Engine, EngineReply, ResidencyScope as Held},
@@ -21,6 +22,7 @@ use countersign_view::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use countersign_adapter_acp::ConnectionOptions as AcpOptions;
 pub use countersign_adapter_hooks::{
     HookReply, HookRequest, PROOF_MARK, PROOF_REASON, ProxiedCall, ProxyAnswer, ProxyDecision, SurfaceAnswer,
     SurfaceDecision,
@@ -79,6 +81,8 @@ pub enum Request {
     Attach(Box<AttachParams>),
     /// Connects a host of MCP, which uses the connection from then on.
     Mcp,
+    /// Connects an editor, which uses the connection from then on.
+    Acp(Box<ConnectionOptions>),
     /// Asks about a call of an agent, as its hook. The connection stays until the answer.
     Hook(Box<HookRequest>),
     /// Asks about a call of an agent, as the proxy before it. The connection stays until the decision.
@@ -148,6 +152,7 @@ async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalI
         }
         Request::Attach(_) => Err("an attach request needs a connection of its own".to_owned()),
         Request::ReloadMcp { .. } => Err("approvals are handled by the socket, not here".to_owned()),
+        Request::Acp(_) => Err("an editor needs a connection of its own".to_owned()),
         Request::Mcp => Err("an MCP request needs a connection of its own".to_owned()),
         Request::Hook(_) => Err("a hook needs a connection of its own".to_owned()),
         Request::ProxiedCall(_) | Request::ProxiedRun(_) => {

@@ -6,9 +6,11 @@
 mod health;
 mod prepared;
 mod routes;
+mod stdio_hosts;
 
 use std::{os::unix::fs::DirBuilderExt as _, sync::Arc, time::Duration};
 
+use countersign_adapter_acp::{AcpAdapter, AcpContext};
 use countersign_adapter_agent_gate::AgentGateAdapter;
 use countersign_adapter_gsv::{self as gsv, GsvContext};
 use countersign_adapter_hooks::HookAdapter;
@@ -37,13 +39,8 @@ use countersign_mcp_client::McpOptions;
 use countersign_policy_admin::rules_file::RulesFile;
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
 use countersign_telegram::{self as telegram, HealthProbe, InboundHook, TelegramMessenger};
-use countersign_view::principals;
 use futures_util::FutureExt as _;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, BufReader},
-    sync::watch,
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 
 pub use prepared::{NoticeFn, PreparedRealm};
 use routes::RouteParts;
@@ -101,6 +98,7 @@ pub struct GatewayRealm {
     agents: Arc<AgentGateAdapter>,
     peers: Arc<gsv::GsvAdapter>,
     mcp: Arc<McpAdapter>,
+    acp: Arc<AcpAdapter>,
     attach_server: Arc<AttachServer>,
     workspaces: Arc<SessionWorkspaces>,
     mcp_tools: Arc<McpTools>,
@@ -190,10 +188,16 @@ impl GatewayRealm {
         let in_folder = |problem| {
             ServeError::of_io(&format!("cannot use the data directory {}", config.storage.folder.display()), problem)
         };
+        let folder = std::fs::canonicalize(&config.agents_dir)
+            .map_err(|problem| ServeError::of_io(&format!("cannot open {}", config.agents_dir.display()), problem))?;
+        let timeouts = (config.approval_timeout, config.clarify_timeout);
+        let chats = Arc::new(Conversations::new(handle.clone(), models, folder, timeouts, config.retry_policy()));
+        let acp = AcpAdapter::new(AcpContext { handle: handle.clone(), chats: Arc::clone(&chats) });
         let open_connections = OpenConnections::default();
         let socket_parts = SocketParts {
             attach_server: Arc::clone(&attach_server),
             mcp: Arc::clone(&mcp),
+            acp: Arc::clone(&acp),
             hooks: Arc::clone(&hooks),
             mcp_tools: Arc::clone(&mcp_tools),
             levels,
@@ -218,11 +222,7 @@ impl GatewayRealm {
             Some(Box::new(WatchedTokens::new(&config.storage.folder, clock.clone()))),
         );
         let auth = Arc::new(auth.map_err(in_folder)?.behind_proxy(config.gateway.public_url.as_deref()));
-        let folder = std::fs::canonicalize(&config.agents_dir)
-            .map_err(|problem| ServeError::of_io(&format!("cannot open {}", config.agents_dir.display()), problem))?;
-        let timeouts = (config.approval_timeout, config.clarify_timeout);
         let rules_file = RulesFile::new(handle.clone(), config.permissions.clone(), tool_inventory.clone());
-        let chats = Arc::new(Conversations::new(handle.clone(), models, folder, timeouts, config.retry_policy()));
         let started_at = clock.now();
         let reporter = telegram.as_ref().map(|telegram| -> HealthProbe { Arc::new(telegram.health_probe()) });
         let url = address.url(&config.gateway.host);
@@ -293,6 +293,7 @@ impl GatewayRealm {
             agents,
             peers,
             mcp,
+            acp,
             attach_server,
             workspaces,
             mcp_tools,
@@ -347,24 +348,6 @@ impl GatewayRealm {
         Arc::clone(&self.doors)
     }
 
-    /// Serves an MCP host of a user of this machine, over streams of this process, to its end.
-    pub fn serve_mcp_host<R, W>(
-        &self,
-        reader: BufReader<R>,
-        writer: W,
-        user: u32,
-    ) -> impl Future<Output = ()> + Send + 'static
-    where
-        R: AsyncRead + Send + Unpin + 'static,
-        W: AsyncWrite + Send + Unpin + 'static,
-    {
-        let (mcp, open_connections) = (Arc::clone(&self.mcp), self.doors.open_connections.clone());
-        async move {
-            let _open = open_connections.mcp.increment_guard();
-            mcp.serve_stream(reader, writer, &principals::of_mcp_host(user)).await;
-        }
-    }
-
     /// Brings the rules of its file and the approvals of MCP servers into force. A rules file that does not load leaves the earlier ones
     /// in force.
     pub async fn reload(&self) {
@@ -404,6 +387,7 @@ impl GatewayRealm {
             agents,
             peers,
             mcp,
+            acp,
             attach_server,
             workspaces,
             mcp_tools,
@@ -417,6 +401,7 @@ impl GatewayRealm {
         agents.close();
         peers.close();
         mcp.close();
+        acp.close();
         closing.send_replace(true);
         if config.on_shutdown == OnShutdown::Deny {
             // A record that cannot be written must not keep the process: pending gates then wait for the next.

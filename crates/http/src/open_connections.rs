@@ -17,6 +17,8 @@ pub struct OpenConnections {
     pub http: Arc<Gauge>,
     /// Connections of MCP hosts over the control socket.
     pub mcp: Arc<Gauge>,
+    /// Connections of editors.
+    pub acp: Arc<Gauge>,
     /// Hooks that wait for their answer.
     pub hooks: Arc<Gauge>,
     /// Connections of hosts whose session lives in the gateway.

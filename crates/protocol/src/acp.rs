@@ -6,8 +6,8 @@ mod content;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod message;
-mod params;
 mod param_reader;
+mod params;
 mod replies;
 mod update;
 
@@ -22,8 +22,8 @@ pub use params::{
     PermissionAnswer, PromptParams, SessionParams, SetConfigOptionParams, SetModeParams,
 };
 pub use replies::{
-    AgentCapabilities, ConfigOption, ConfigSelectOption, ElicitationRequest, InitializeReply, ListedSession,
-    ListSessionsReply, NewSessionReply, PermissionOption, PermissionOptionKind, PermissionRequest, PromptCapabilities,
+    AgentCapabilities, ConfigOption, ConfigSelectOption, ElicitationRequest, InitializeReply, ListSessionsReply,
+    ListedSession, NewSessionReply, PermissionOption, PermissionOptionKind, PermissionRequest, PromptCapabilities,
     PromptReply, SessionMode, SessionModes, StopReason,
 };
 pub use update::{
@@ -68,17 +68,6 @@ pub mod methods {
     pub const CREATE_ELICITATION: &str = "elicitation/create";
 
     /// The methods that an editor may call, for texts.
-    pub const OF_AGENT: [&str; 11] = [
-        INITIALIZE,
-        AUTHENTICATE,
-        NEW,
-        LOAD,
-        RESUME,
-        LIST,
-        CLOSE,
-        PROMPT,
-        CANCEL,
-        SET_MODE,
-        SET_CONFIG_OPTION,
-    ];
+    pub const OF_AGENT: [&str; 11] =
+        [INITIALIZE, AUTHENTICATE, NEW, LOAD, RESUME, LIST, CLOSE, PROMPT, CANCEL, SET_MODE, SET_CONFIG_OPTION];
 }

@@ -90,8 +90,7 @@ fn use_is_told_where_the_limit_of_the_model_is_known() {
 fn a_message_that_the_editor_sent_is_not_sent_back() {
     let mut encoder = UpdateEncoder::new("/w", false);
     encoder.expect_own_message();
-    let message =
-        |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }] }).to_string();
+    let message = |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }] }).to_string();
     encoder.encode_fact(&entry(SessionEntryKind::User), Some(&message("mine")));
     encoder.encode_fact(&entry(SessionEntryKind::User), Some(&message("from the console")));
     assert_eq!(texts(&mut encoder), ["user from the console"]);
@@ -118,10 +117,9 @@ fn a_run_ends_with_the_reason_that_the_protocol_has_for_it() {
 
 #[test]
 fn a_notice_is_a_thought_where_the_editor_shows_no_notices() {
-    for (has_notices, want) in [
-        (true, r#"{"sessionUpdate":"notice","severity":"warning","title":"late"}"#),
-        (false, "thought late\n\n"),
-    ] {
+    for (has_notices, want) in
+        [(true, r#"{"sessionUpdate":"notice","severity":"warning","title":"late"}"#), (false, "thought late\n\n")]
+    {
         let mut encoder = UpdateEncoder::new("/w", has_notices);
         encoder.push_notice("warning", "late");
         assert_eq!(texts(&mut encoder), [want]);

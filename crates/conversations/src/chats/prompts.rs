@@ -8,7 +8,9 @@ use countersign_core::{
 };
 use countersign_runtime::{InboxLane, estimate_message_tokens};
 
-use super::{ChatError, Conversations, RequestKey, chat_error, check_message, edits::UNTITLED, keyed_command, title_of};
+use super::{
+    ChatError, Conversations, RequestKey, chat_error, check_message, edits::UNTITLED, keyed_command, title_of,
+};
 
 impl Conversations {
     /// Sends a prompt to a session. The first message names it.
@@ -52,9 +54,8 @@ impl Conversations {
     ) -> Result<EngineReply, ChatError> {
         let text = blocks.iter().find_map(MessageBlock::as_text).unwrap_or_default().to_owned();
         let source = self.handle.source(InboxLane::Request);
-        let look = |session: &session::Session| {
-            (session.name().is_none_or(|name| name == UNTITLED), session.settings().sums)
-        };
+        let look =
+            |session: &session::Session| (session.name().is_none_or(|name| name == UNTITLED), session.settings().sums);
         let (is_unnamed, sums) = self.read_own(session, look).await?;
         if sums == CompactionTiming::AfterRuns {
             // An earlier version opened it.

@@ -18,6 +18,9 @@ enum ApprovalPlaces {
     Gateway,
 }
 
+/// Usual wait for a gateway that ended, in seconds.
+const RECONNECT: u64 = 60;
+
 /// Flags of both proxies.
 #[derive(Args)]
 struct ProxyArgs {
@@ -25,7 +28,7 @@ struct ProxyArgs {
     #[arg(long)]
     accept_open: bool,
     /// Longest wait for a gateway that ended while a call waited, in seconds; then the call is denied
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = RECONNECT, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     reconnect: u64,
 }
 
@@ -57,16 +60,29 @@ pub(super) struct AcpProxyArgs {
 }
 
 impl AcpProxyArgs {
-    /// Runs the proxy, if an agent is named. `at` has the flags before the subcommand too.
-    pub(super) fn run(self, at: &TargetArgs) -> Option<anyhow::Result<ExitCode>> {
+    /// Reports whether an agent is named.
+    pub(super) const fn has_agent(&self) -> bool {
+        self.agent.is_some()
+    }
+
+    /// Refuses flags that only a proxy has.
+    pub(super) fn check_unused(&self) -> anyhow::Result<()> {
+        if self.proxy.accept_open || self.proxy.reconnect != RECONNECT {
+            anyhow::bail!("--accept-open and --reconnect need --agent: they are flags of the proxy before another agent");
+        }
+        Ok(())
+    }
+
+    /// Runs the proxy before the agent that is named. `at` has the flags before the subcommand too.
+    pub(super) fn run(self, at: &TargetArgs) -> anyhow::Result<ExitCode> {
         let Self { agent, approvals, proxy } = self;
-        let agent = agent?;
+        let agent = agent.ok_or_else(|| anyhow::anyhow!("--agent is missing: expected the command of an agent"))?;
         let approvals = match approvals {
             ApprovalPlaces::Editor => EditorApprovals::Editor,
             ApprovalPlaces::Gateway => EditorApprovals::Gateway,
         };
         let options = AcpProxyOptions { agent, approvals, open: proxy.open() };
-        Some(proxy.gateway(at).and_then(|gateway| proxy::run_acp(gateway, options)))
+        proxy.gateway(at).and_then(|gateway| proxy::run_acp(gateway, options))
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_adapter_acp::AcpAdapter;
 use countersign_adapter_gjc as gjc;
 use countersign_adapter_hooks::{HookAdapter, HookRequest};
 use countersign_adapter_mcp::McpAdapter;
@@ -222,6 +223,8 @@ pub struct SocketParts {
     pub attach_server: Arc<AttachServer>,
     /// Hosts of MCP.
     pub mcp: Arc<McpAdapter>,
+    /// Editors.
+    pub acp: Arc<AcpAdapter>,
     /// Hooks of agents.
     pub hooks: Arc<HookAdapter>,
     /// Tools of MCP servers.
@@ -243,7 +246,7 @@ struct SocketCaller {
 }
 
 async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &SocketCaller) -> std::io::Result<()> {
-    let SocketParts { attach_server, mcp, hooks, mcp_tools, levels, open_connections } = parts;
+    let SocketParts { attach_server, mcp, acp, hooks, mcp_tools, levels, open_connections } = parts;
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
     let SocketCaller { user, by, may_attach, pid } = caller;
@@ -286,6 +289,15 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
                 write_reply(&mut writing, &ControlReply::Ok(json!({}))).await?;
                 let _open = open_connections.mcp.increment_guard();
                 mcp.serve_stream(reading, writing, &principals::of_mcp_host(*user)).await;
+                return Ok(());
+            }
+            Ok(Request::Acp(_)) if !may_attach => {
+                ControlReply::Error("only the gateway's own user may connect an editor".to_owned())
+            }
+            Ok(Request::Acp(options)) => {
+                write_reply(&mut writing, &ControlReply::Ok(json!({}))).await?;
+                let _open = open_connections.acp.increment_guard();
+                Box::pin(acp.serve_stream(reading, writing, *options, by)).await;
                 return Ok(());
             }
             Ok(Request::Hook(hook)) => {

@@ -11,7 +11,7 @@ use super::text::{
 };
 
 /// Adapters of `countersign_connections`.
-const DOORS: [&str; 7] = ["agent_gate", "gsv", "stream", "mcp", "hooks", "attach", "http"];
+const DOORS: [&str; 8] = ["agent_gate", "gsv", "stream", "mcp", "acp", "hooks", "attach", "http"];
 
 /// All metrics, in the order in which they are written.
 pub(super) const ALL: &[MetricDefinition] = &[
@@ -150,7 +150,7 @@ pub(super) const ALL: &[MetricDefinition] = &[
         "countersign_connections",
         Gauge,
         &[("door", &DOORS)],
-        "Open connections. http: all at the port, upgraded ones included; stream: event streams; mcp: MCP hosts over the control socket; hooks: hooks that wait for their answer; attach: hosts with a session in this gateway.",
+        "Open connections. http: all at the port, upgraded ones included; stream: event streams; mcp: MCP hosts over the control socket; acp: editors; hooks: hooks that wait for their answer; attach: hosts with a session in this gateway.",
         |snapshot, _| labelled_values("door", &DOORS, snapshot.connections.into_iter().map(signed_float)),
     ),
     define_metric(

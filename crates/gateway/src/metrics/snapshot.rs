@@ -41,7 +41,7 @@ pub(super) struct MetricsSnapshot {
     /// True if the messenger is healthy; absent without one.
     pub(super) messenger: Option<bool>,
     /// Open connections: agent-gate, gsv, streams, MCP hosts, hooks, attached hosts, and all at the port.
-    pub(super) connections: [i64; 7],
+    pub(super) connections: [i64; 8],
 }
 
 /// Takes a snapshot. `None` if the owner does not answer.
@@ -73,8 +73,8 @@ pub(super) async fn take_snapshot(context: &MetricsContext) -> Option<MetricsSna
     #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 have room")]
     let started = context.started_at.0 as f64 / 1000.0;
     let messenger = context.telegram.as_ref().map(|report| report().is_well());
-    let OpenConnections { agent_gate, gsv, stream, mcp, hooks, attached, http } = &context.open_connections;
-    let connections = [agent_gate, gsv, stream, mcp, hooks, attached, http].map(|gauge| gauge.get());
+    let OpenConnections { agent_gate, gsv, stream, mcp, acp, hooks, attached, http } = &context.open_connections;
+    let connections = [agent_gate, gsv, stream, mcp, acp, hooks, attached, http].map(|gauge| gauge.get());
     Some(MetricsSnapshot {
         gates,
         sessions,

@@ -302,11 +302,7 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":1}"#, Err("neither a result nor an error")),
         ] {
             let result = want.map_err(str::to_owned);
-            assert_eq!(
-                parse_message(line),
-                Ok(IncomingMessage::Response { id: RequestId::from(1), result }),
-                "{line}"
-            );
+            assert_eq!(parse_message(line), Ok(IncomingMessage::Response { id: RequestId::from(1), result }), "{line}");
         }
     }
 }

@@ -75,14 +75,6 @@ impl<'a> ParamField<'a> {
         }
     }
 
-    /// Returns the truth value that it is; false if there is none.
-    pub(super) fn flag(&self) -> Result<bool, ParamFault> {
-        match self.value {
-            None => Ok(false),
-            Some(value) => value.as_bool().ok_or_else(|| self.expected("true or false")),
-        }
-    }
-
     /// Returns the items of the list that it is; none if there is no list.
     pub(super) fn items(&self) -> Result<Vec<ParamField<'a>>, ParamFault> {
         let Some(value) = self.value else { return Ok(Vec::new()) };

@@ -43,6 +43,21 @@ pub const TARGETS: &[FuzzTarget] = &[
         ],
     },
     FuzzTarget {
+        name: "acp",
+        short: 100000,
+        decode: countersign_protocol::acp::fuzz::fuzz,
+        words: &[
+            "\"jsonrpc\":\"2.0\"",
+            "\"id\":0",
+            "\"method\":\"session/prompt\"",
+            "\"method\":\"session/new\"",
+            "\"params\":",
+            "\"prompt\":[{\"type\":\"text\",\"text\":\"\"}]",
+            "\"cwd\":\"/\"",
+            "\"outcome\":{\"outcome\":\"selected\"}",
+        ],
+    },
+    FuzzTarget {
         name: "session-file",
         short: 30000,
         decode: countersign_protocol::omp::session_file::fuzz,

@@ -47,7 +47,11 @@ fn a_refusal_names_the_field_its_value_and_what_is_accepted() {
         (new, json!({ "cwd": "src" }), r#"cwd: "src": expected an absolute path"#),
         (new, json!({ "cwd": "/w", "mcpServers": {} }), "mcpServers: {}: expected a list"),
         (new, json!({ "cwd": "/w", "mcpServers": [{}] }), "mcpServers[0].name: absent: expected a text"),
-        (new, json!({ "cwd": "/w", "mcpServers": [{ "name": "n" }] }), "mcpServers[0].command: absent: expected a text"),
+        (
+            new,
+            json!({ "cwd": "/w", "mcpServers": [{ "name": "n" }] }),
+            "mcpServers[0].command: absent: expected a text",
+        ),
         (
             new,
             json!({ "cwd": "/w", "mcpServers": [{ "name": "n", "command": "c", "args": [1] }] }),
