@@ -325,7 +325,7 @@ pub fn guard_state(program: GuardedProgram, places: &GuardPlaces) -> Result<Guar
 /// [`GuardError`] if there is no guard.
 pub fn guard_command(program: GuardedProgram, places: &GuardPlaces) -> Result<String, GuardError> {
     let receipt = GuardReceipt::read(program, places)?;
-    receipt.map(|receipt| receipt.command).ok_or(GuardError::NotInstalled { program: program.name() })
+    receipt.map(|receipt| receipt.command).ok_or_else(|| GuardError::NotInstalled { program: program.name() })
 }
 
 /// Returns the text of a configuration of Codex with the trust in hooks at its end.

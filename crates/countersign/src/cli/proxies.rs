@@ -68,7 +68,9 @@ impl AcpProxyArgs {
     /// Refuses flags that only a proxy has.
     pub(super) fn check_unused(&self) -> anyhow::Result<()> {
         if self.proxy.accept_open || self.proxy.reconnect != RECONNECT {
-            anyhow::bail!("--accept-open and --reconnect need --agent: they are flags of the proxy before another agent");
+            anyhow::bail!(
+                "--accept-open and --reconnect need --agent: they are flags of the proxy before another agent"
+            );
         }
         Ok(())
     }

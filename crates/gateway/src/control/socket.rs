@@ -357,6 +357,7 @@ const fn is_for_agents(request: &Request) -> bool {
         | Request::Denials
         | Request::WaitingForHosts
         | Request::Attach(_)
+        | Request::Acp(_)
         | Request::LogLevel { .. }
         | Request::ReloadMcp { .. }
         | Request::Revoke { .. } => false,
