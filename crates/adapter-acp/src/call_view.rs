@@ -86,7 +86,9 @@ impl CallView {
 
     /// Returns the updates that it ended with: its result, and the list of tasks if it changed that.
     pub(crate) fn ended(&self, cwd: &str, status: ToolCallStatus, result: Option<&ToolResult>) -> Vec<SessionUpdate> {
-        let mut content: Vec<ToolCallContent> = self.diff(cwd).into_iter().collect();
+        // A change that did not happen must not look like one.
+        let diff = self.diff(cwd).filter(|_| status == ToolCallStatus::Completed);
+        let mut content: Vec<ToolCallContent> = diff.into_iter().collect();
         content.extend(result.into_iter().flat_map(|result| result_content(&result.content)));
         let first_line = result.and_then(|result| result.details.as_ref()?.get("firstChangedLine")?.as_u64());
         let line = first_line.and_then(|line| u32::try_from(line).ok());
@@ -213,6 +215,22 @@ mod tests {
             assert_eq!(fields.locations, Some(want), "{title}");
             assert_eq!(fields.content, content, "{title}");
             assert_eq!(fields.raw_input, Some(arguments), "{title}");
+        }
+    }
+
+    #[test]
+    fn only_a_change_that_happened_is_shown_as_one() {
+        let edit = call("edit", json!({ "path": "b", "old_text": "1", "new_text": "2" }));
+        let result = ToolResult { content: vec![MessageBlock::from_text("r")], ..ToolResult::default() };
+        let text = ToolCallContent::from_text("r");
+        for (status, want) in [
+            (ToolCallStatus::Completed, vec![edit.diff("/w").unwrap(), text.clone()]),
+            (ToolCallStatus::Failed, vec![text]),
+        ] {
+            let [SessionUpdate::ToolCallUpdate(update)] = &edit.ended("/w", status, Some(&result))[..] else {
+                panic!("{status:?}")
+            };
+            assert_eq!(update.fields.content.as_ref(), Some(&want), "{status:?}");
         }
     }
 

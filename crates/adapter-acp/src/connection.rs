@@ -6,7 +6,7 @@ use countersign_conversations::chats::{ChatError, NewConversation};
 use countersign_core::{
     id::{PrincipalId, SessionId},
     policy::ApprovalMode,
-    session::SessionSetting,
+    session::{DenialReach, SessionSetting},
 };
 use countersign_protocol::{
     acp::{
@@ -238,6 +238,7 @@ impl Connection {
         let wish = NewConversation {
             folder: Some(params.cwd.clone().into()),
             approval: options.approval,
+            denials: DenialReach::Session,
             model,
             ..NewConversation::default()
         };

@@ -13,7 +13,7 @@ use countersign_core::{
     session::{self, SessionSetting, WhenBusy},
 };
 use countersign_protocol::acp::{
-    AvailableCommand, ErrorCode, PromptReply, RequestId, SessionUpdate, StopReason, methods,
+    AvailableCommand, ErrorCode, PromptReply, RequestId, SessionUpdate, StopReason, ToolCall, ToolCallFields, methods,
 };
 use countersign_runtime::{InboxLane, OwnerError, ReleasedItem, Subscriber};
 use countersign_view::{LineMode, escape};
@@ -112,7 +112,9 @@ impl SessionFeed {
             RequestFailure::new(ErrorCode::Internal, format!("the conversation cannot be read: {error}"))
         })?;
         for (_, view, status) in &snapshot.calls {
-            output.send_update(wire_id, &view.begun(&snapshot.cwd, *status)).await;
+            let fields = ToolCallFields { status: Some(*status), ..ToolCallFields::default() };
+            let update = SessionUpdate::ToolCallUpdate(ToolCall { tool_call_id: view.id.clone(), fields });
+            output.send_update(wire_id, &update).await;
         }
         Ok(())
     }

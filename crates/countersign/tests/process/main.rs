@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod acp;
 mod audit_record;
 mod backup_targets;
 mod backups;
