@@ -3,16 +3,11 @@
 use std::sync::Arc;
 
 use countersign_conversations::chats::Conversations;
-use countersign_core::{id::PrincipalId, policy::ApprovalMode};
+use countersign_core::policy::ApprovalMode;
 use countersign_runtime::OwnerHandle;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::watch,
-};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-use crate::{connection::Connection, output::Output};
 
 /// Parts of a gateway that the adapter works with.
 pub struct AcpContext {
@@ -55,27 +50,6 @@ impl AcpAdapter {
         Arc::new(Self { handle, chats, end: CancellationToken::new(), connections: watch::Sender::new(0) })
     }
 
-    /// Serves one editor of a person to its end.
-    ///
-    /// *Cancellation*: runs continue and gates stay open.
-    pub async fn serve_stream<R, W>(
-        self: &Arc<Self>,
-        reader: R,
-        writer: W,
-        options: ConnectionOptions,
-        person: &PrincipalId,
-    ) where
-        R: AsyncRead + Send + Unpin,
-        W: AsyncWrite + Send + Unpin + 'static,
-    {
-        let _open = ConnectionGuard::new(self);
-        let (output, written) = Output::open(writer);
-        let connection = Connection::new(Arc::clone(self), options, person.clone(), output);
-        connection.serve(reader).await;
-        // The last lines are written once every sender has gone.
-        let _ = written.await;
-    }
-
     /// Waits until no editor is connected.
     pub async fn wait_until_unused(&self) {
         // The sender is our own.
@@ -95,10 +69,10 @@ impl std::fmt::Debug for AcpAdapter {
 }
 
 /// Counts a connection until it is dropped.
-struct ConnectionGuard<'a>(&'a AcpAdapter);
+pub(crate) struct ConnectionGuard<'a>(&'a AcpAdapter);
 
 impl<'a> ConnectionGuard<'a> {
-    fn new(adapter: &'a AcpAdapter) -> Self {
+    pub(crate) fn new(adapter: &'a AcpAdapter) -> Self {
         adapter.connections.send_modify(|count| *count += 1);
         Self(adapter)
     }

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use countersign_core::message::{MessageBlock, ToolResult, text_of};
-use countersign_protocol::acp::{
+use countersign_acp_protocol::{
     ContentBlock, PlanEntry, PlanStatus, SessionUpdate, ToolCall, ToolCallContent, ToolCallFields, ToolCallStatus,
     ToolKind, ToolLocation,
 };
+use countersign_core::message::{MessageBlock, ToolResult, text_of};
 use countersign_view::{LineMode, escape};
 use serde_json::{Map, Value, json};
 
@@ -165,10 +165,10 @@ fn absolute(cwd: &str, path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::message::{MessageBlock, ToolResult};
-    use countersign_protocol::acp::{
+    use countersign_acp_protocol::{
         PlanEntry, PlanStatus, SessionUpdate, ToolCallContent, ToolCallStatus, ToolKind, ToolLocation,
     };
+    use countersign_core::message::{MessageBlock, ToolResult};
     use serde_json::{Value, json};
 
     use super::CallView;

@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::session_feed::FeedCommand;
+use crate::feed_command::FeedCommand;
 
 /// Open requests of one connection, by id.
 #[derive(Clone, Default)]
-pub(crate) struct ClientRequests(Arc<Mutex<OpenRequests>>);
+pub(crate) struct ClientRequests(Arc<Mutex<RequestTable>>);
 
 #[derive(Default)]
-struct OpenRequests {
+struct RequestTable {
     last: u64,
     by_id: BTreeMap<u64, (GateId, mpsc::Sender<FeedCommand>)>,
 }

@@ -1,8 +1,8 @@
 //! Modes and options of a session: how much is asked, the model, and how long it thinks.
 
+use countersign_acp_protocol::{ConfigOption, ConfigSelectOption, SessionMode, SessionModes};
 use countersign_conversations::chats::GatewayModels;
 use countersign_core::policy::ApprovalMode;
-use countersign_protocol::acp::{ConfigOption, ConfigSelectOption, SessionMode, SessionModes};
 use countersign_runtime::models::{InputModality, ModelEntry, ThinkingLevel, demo};
 
 use crate::{prompt_blocks::ImageInput, session_snapshot::SessionChoices};
@@ -54,9 +54,11 @@ const fn mode_name(mode: ApprovalMode) -> &'static str {
 
 const fn mode_description(mode: ApprovalMode) -> &'static str {
     match mode {
-        ApprovalMode::AlwaysAsk => "A person approves each call that does more than read, whatever rules allow",
+        ApprovalMode::AlwaysAsk => {
+            "A person approves each call that does more than read, regardless of rules that allow it"
+        }
         ApprovalMode::Write => {
-            "A person approves writes, commands and calls with an unknown effect, whatever rules allow"
+            "A person approves writes, commands and calls with an unknown effect, regardless of rules that allow them"
         }
         ApprovalMode::Yolo => "The operator's rules decide, and ask where they say so",
     }

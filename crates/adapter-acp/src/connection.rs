@@ -2,34 +2,34 @@
 
 use std::{path::Path, sync::Arc};
 
+use countersign_acp_protocol::{
+    self as acp, AgentCapabilities, ClientFeatures, ContentBlock, ErrorCode, IncomingMessage, InitializeParams,
+    InitializeReply, ListSessionsParams, McpServerParam, NewSessionReply, OpenSessionParams, PromptCapabilities,
+    PromptParams, RequestId, SessionParams, SetConfigOptionParams, SetModeParams, methods, parse_message,
+};
 use countersign_conversations::chats::{ChatError, NewConversation};
 use countersign_core::{
     id::{PrincipalId, SessionId},
     policy::ApprovalMode,
     session::{DenialReach, SessionSetting},
 };
-use countersign_protocol::{
-    acp::{
-        self, AgentCapabilities, ClientFeatures, ContentBlock, ErrorCode, IncomingMessage, InitializeParams,
-        InitializeReply, ListSessionsParams, McpServerParam, NewSessionReply, OpenSessionParams, PromptCapabilities,
-        PromptParams, RequestId, SessionParams, SetConfigOptionParams, SetModeParams, methods, parse_message,
-    },
-    lines::{DecodedLine, LineDecoder},
-};
+use countersign_protocol::lines::{DecodedLine, LineDecoder};
 use countersign_runtime::models::{InputModality, ThinkingLevel};
 use countersign_view::Protocol;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use crate::{
-    adapter::{AcpAdapter, ConnectionOptions},
+    adapter::{AcpAdapter, ConnectionGuard, ConnectionOptions},
     client_requests::ClientRequests,
     config_options::{self, MODE, MODEL, THINKING, USUAL, image_input, parse_mode, session_modes},
+    connection_context::ConnectionContext,
+    feed_command::FeedCommand,
     open_sessions::{MOST_OPEN, OpenSessions},
     output::{Output, RequestFailure},
     prompt_blocks::message_blocks,
-    session_feed::{COMPACT, FeedCommand, SessionFeed, chat_failure},
+    session_feed::{COMPACT, SessionFeed, chat_failure},
     session_list::list_sessions,
     session_snapshot::{SessionChoices, read_choices},
 };
@@ -37,22 +37,34 @@ use crate::{
 /// Number of bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Parts of a connection that its sessions use.
-pub(crate) struct ConnectionContext {
-    pub(crate) adapter: Arc<AcpAdapter>,
-    pub(crate) options: ConnectionOptions,
-    /// The person at the editor.
-    pub(crate) person: PrincipalId,
-    pub(crate) features: ClientFeatures,
-    pub(crate) requests: ClientRequests,
-    pub(crate) output: Output,
-}
-
 /// Connection of one editor.
 pub(crate) struct Connection {
     context: Arc<ConnectionContext>,
     is_initialized: bool,
     sessions: OpenSessions,
+}
+
+impl AcpAdapter {
+    /// Serves one editor of a person to its end.
+    ///
+    /// *Cancellation*: runs continue and gates stay open.
+    pub async fn serve_stream<R, W>(
+        self: &Arc<Self>,
+        reader: R,
+        writer: W,
+        options: ConnectionOptions,
+        person: &PrincipalId,
+    ) where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let _open = ConnectionGuard::new(self);
+        let (output, written) = Output::open(writer);
+        let connection = Connection::new(Arc::clone(self), options, person.clone(), output);
+        connection.serve(reader).await;
+        // The last lines are written once every sender has gone.
+        let _ = written.await;
+    }
 }
 
 type Outcome<T> = Result<T, RequestFailure>;

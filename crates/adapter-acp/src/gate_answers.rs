@@ -2,11 +2,11 @@
 //!
 //! Only a chosen option or a filled form is the answer of a person. Everything else leaves the gate open for other surfaces.
 
+use countersign_acp_protocol::{ElicitationAnswer, PermissionAnswer};
 use countersign_core::{
     gate::{ApprovalScope, GateReply},
     message::estimate_tokens,
 };
-use countersign_protocol::acp::{ElicitationAnswer, PermissionAnswer};
 use countersign_view::gate_request::RequestKind;
 use serde_json::Value;
 

@@ -1,13 +1,13 @@
 //! A pending gate as a request to the editor: a permission, or a form with a question.
 
+use countersign_acp_protocol::{
+    ClientFeatures, ElicitationRequest, PermissionOption, PermissionOptionKind, PermissionRequest, ToolCall,
+    ToolCallContent, ToolCallFields, ToolCallStatus, ToolKind,
+};
 use countersign_core::{
     engine::Engine,
     gate::{ApprovalScope, Gate},
     id::{GateId, SessionId},
-};
-use countersign_protocol::acp::{
-    ClientFeatures, ElicitationRequest, PermissionOption, PermissionOptionKind, PermissionRequest, ToolCall,
-    ToolCallContent, ToolCallFields, ToolCallStatus, ToolKind,
 };
 use countersign_view::{
     GateSummary, LineMode, escape,

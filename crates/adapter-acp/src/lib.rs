@@ -7,6 +7,8 @@ mod call_view;
 mod client_requests;
 mod config_options;
 mod connection;
+mod connection_context;
+mod feed_command;
 mod gate_answers;
 mod gate_requests;
 mod open_sessions;

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use countersign_acp_protocol::RequestId;
 use countersign_core::id::SessionId;
-use countersign_protocol::acp::RequestId;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use crate::{
-    session_feed::{FeedCommand, SessionFeed},
-    session_snapshot::SessionSnapshot,
-};
+use crate::{feed_command::FeedCommand, session_feed::SessionFeed, session_snapshot::SessionSnapshot};
 
 /// Most commands that wait for a feed.
 const WAITING: usize = 64;

@@ -1,9 +1,9 @@
 //! Lines to an editor, in the order in which they were sent.
 
 use bytes::Bytes;
-use countersign_protocol::acp::{
-    self, ErrorCode, ParamFault, RequestId, SessionUpdate, UpdateNotification, encode_error, encode_notification,
-    encode_request, encode_result,
+use countersign_acp_protocol::{
+    ErrorCode, ParamFault, RequestId, SessionUpdate, UpdateNotification, encode_error, encode_notification,
+    encode_request, encode_result, methods,
 };
 use serde::Serialize;
 use tokio::{
@@ -70,7 +70,7 @@ impl Output {
 
     pub(crate) async fn send_update(&self, session: &str, update: &SessionUpdate) {
         let params = UpdateNotification { session_id: session, update };
-        self.send_line(encode_notification(acp::methods::UPDATE, &params)).await;
+        self.send_line(encode_notification(methods::UPDATE, &params)).await;
     }
 
     pub(crate) async fn send_request(&self, id: u64, method: &str, params: &impl Serialize) {
@@ -80,7 +80,7 @@ impl Output {
     /// Tells that the reply to a request is not needed any more.
     pub(crate) async fn withdraw_request(&self, id: u64) {
         let params = serde_json::json!({ "requestId": id });
-        self.send_line(encode_notification(acp::methods::CANCEL_REQUEST, &params)).await;
+        self.send_line(encode_notification(methods::CANCEL_REQUEST, &params)).await;
     }
 
     async fn send_line(&self, line: Bytes) {

@@ -1,7 +1,7 @@
 //! The blocks of a prompt, as the model gets them.
 
+use countersign_acp_protocol::{ContentBlock, EmbeddedContents};
 use countersign_core::message::{ImageBlock, MessageBlock};
-use countersign_protocol::acp::{ContentBlock, EmbeddedContents};
 
 use crate::output::RequestFailure;
 
@@ -88,8 +88,8 @@ fn file_path(uri: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use countersign_acp_protocol::{ContentBlock, EmbeddedContents};
     use countersign_core::message::{ImageBlock, MessageBlock};
-    use countersign_protocol::acp::{ContentBlock, EmbeddedContents};
 
     use super::{ImageInput, message_blocks};
 

@@ -4,6 +4,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use countersign_acp_protocol::{
+    AvailableCommand, ErrorCode, PromptReply, RequestId, SessionUpdate, StopReason, ToolCall, ToolCallFields, methods,
+};
 use countersign_conversations::chats::ChatError;
 use countersign_core::{
     engine::{Command, CommandError, EngineReply, Event, RecordedFact, ResidencyScope},
@@ -12,9 +15,6 @@ use countersign_core::{
     message::MessageBlock,
     session::{self, SessionSetting, WhenBusy},
 };
-use countersign_protocol::acp::{
-    AvailableCommand, ErrorCode, PromptReply, RequestId, SessionUpdate, StopReason, ToolCall, ToolCallFields, methods,
-};
 use countersign_runtime::{InboxLane, OwnerError, ReleasedItem, Subscriber};
 use countersign_view::{LineMode, escape};
 use serde_json::Value;
@@ -22,7 +22,8 @@ use tokio::sync::mpsc;
 
 use crate::{
     config_options::{config_options, context_window, mode_id},
-    connection::ConnectionContext,
+    connection_context::ConnectionContext,
+    feed_command::FeedCommand,
     gate_answers::{ReplyMeaning, read_reply},
     gate_requests::{GateRequestFrame, PendingGate, pending_gates},
     output::{Output, RequestFailure},
@@ -33,20 +34,6 @@ use crate::{
 
 /// The command that summarises a conversation.
 pub(crate) const COMPACT: &str = "compact";
-
-/// Message to a feed.
-pub(crate) enum FeedCommand {
-    /// Sends a prompt. Its end is the reply to the request.
-    Prompt { id: RequestId, blocks: Vec<MessageBlock> },
-    /// Summarises the conversation. Its end is the reply to the request.
-    Compact { id: RequestId, topic: Option<String> },
-    /// Stops the work in the session.
-    Cancel,
-    /// Stops it if it is that of this request.
-    CancelRequest(RequestId),
-    /// The editor replied to the request about a gate.
-    Replied { gate: GateId, result: Result<Value, String> },
-}
 
 /// Work of a request that waits for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +47,7 @@ struct OpenTurn {
     work: TurnWork,
 }
 
-struct AskedGate {
+struct ShownGate {
     gate: PendingGate,
     frame: GateRequestFrame,
     /// The request, until it has a reply.
@@ -76,7 +63,7 @@ pub(crate) struct SessionFeed {
     known: Option<Lsn>,
     encoder: UpdateEncoder,
     turn: Option<OpenTurn>,
-    asked: BTreeMap<GateId, AskedGate>,
+    requested: BTreeMap<GateId, ShownGate>,
 }
 
 impl SessionFeed {
@@ -95,7 +82,7 @@ impl SessionFeed {
             known: Some(snapshot.head),
             encoder,
             turn: None,
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
         };
         Some((feed, snapshot))
     }
@@ -147,8 +134,8 @@ impl SessionFeed {
                 },
             }
         }
-        for asked in std::mem::take(&mut self.asked).into_values() {
-            self.withdraw(&asked).await;
+        for requested in std::mem::take(&mut self.requested).into_values() {
+            self.withdraw(&requested).await;
         }
         if let Some(OpenTurn { id, .. }) = self.turn.take() {
             let reply = PromptReply { stop_reason: StopReason::Cancelled };
@@ -323,21 +310,21 @@ impl SessionFeed {
         let source = self.context.adapter.handle.source(InboxLane::Result);
         let Some((pending, _)) = source.read_state(move |engine| pending_gates(engine, &id)).await else { return };
         let is_pending = |id: &GateId| pending.iter().any(|gate| gate.id() == *id);
-        let over: Vec<GateId> = self.asked.keys().filter(|id| !is_pending(id)).copied().collect();
+        let over: Vec<GateId> = self.requested.keys().filter(|id| !is_pending(id)).copied().collect();
         for gate in over {
-            if let Some(asked) = self.asked.remove(&gate) {
-                self.withdraw(&asked).await;
+            if let Some(requested) = self.requested.remove(&gate) {
+                self.withdraw(&requested).await;
             }
         }
         for gate in pending {
-            if !self.asked.contains_key(&gate.id()) {
+            if !self.requested.contains_key(&gate.id()) {
                 self.ask(gate, own).await;
             }
         }
     }
 
-    async fn withdraw(&self, asked: &AskedGate) {
-        if let Some(request) = asked.request {
+    async fn withdraw(&self, requested: &ShownGate) {
+        if let Some(request) = requested.request {
             self.context.requests.forget(request);
             self.output().withdraw_request(request).await;
         }
@@ -369,13 +356,13 @@ impl SessionFeed {
                 None
             }
         };
-        self.asked.insert(id, AskedGate { gate, frame, request });
+        self.requested.insert(id, ShownGate { gate, frame, request });
     }
 
     async fn handle_reply(&mut self, gate: GateId, result: Result<Value, String>) {
-        let Some(asked) = self.asked.get_mut(&gate) else { return };
-        asked.request = None;
-        let why = match read_reply(&asked.gate, &asked.frame, result) {
+        let Some(requested) = self.requested.get_mut(&gate) else { return };
+        requested.request = None;
+        let why = match read_reply(&requested.gate, &requested.frame, result) {
             ReplyMeaning::Answer(answer) => match self.answer_gate(gate, answer).await {
                 Ok(()) => return,
                 Err(why) => why,

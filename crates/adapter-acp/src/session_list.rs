@@ -1,8 +1,8 @@
 //! The list of sessions that an editor may open.
 
+use countersign_acp_protocol::{ErrorCode, ListSessionsParams, ListSessionsReply, ListedSession};
 use countersign_conversations::sessions::{ListPosition, SessionListRow, list_page};
 use countersign_core::time::Millis;
-use countersign_protocol::acp::{ErrorCode, ListSessionsParams, ListSessionsReply, ListedSession};
 use countersign_runtime::OwnerHandle;
 use countersign_view::{LineMode, escape, time};
 

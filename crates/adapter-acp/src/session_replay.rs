@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use countersign_acp_protocol::{ContentBlock, SessionUpdate, ToolCallStatus};
 use countersign_core::message::{MessageBlock, StoredMessage};
-use countersign_protocol::acp::{ContentBlock, SessionUpdate, ToolCallStatus};
 use countersign_runtime::{OwnerHandle, store::LogReadError};
 use countersign_view::{LineMode, escape};
 

@@ -1,5 +1,6 @@
 //! State of a session when an editor opens it.
 
+use countersign_acp_protocol::ToolCallStatus;
 use countersign_core::{
     call::CallPhase,
     engine::{Engine, ResidencyScope},
@@ -8,7 +9,6 @@ use countersign_core::{
     policy::ApprovalMode,
     session::{ModelRef, Session, SessionEntry, SessionEntryKind},
 };
-use countersign_protocol::acp::ToolCallStatus;
 use countersign_runtime::{InboxLane, OwnerHandle};
 
 use crate::call_view::CallView;

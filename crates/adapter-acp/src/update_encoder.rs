@@ -4,6 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use countersign_acp_protocol::{
+    ContentBlock, SessionUpdate, StopReason, ToolCall, ToolCallFields, ToolCallStatus, UsageCost,
+};
 use countersign_conversations::pending_turn::{NeverBegins, PendingTurn};
 use countersign_core::{
     call::{self, CallEnd, Executor},
@@ -12,9 +15,6 @@ use countersign_core::{
     message::{AssistantReply, MessageBlock, StopReason as ModelStop, StoredMessage, ToolResult},
     run::{self, RunOutcome},
     session::{self, SessionEntryKind},
-};
-use countersign_protocol::acp::{
-    ContentBlock, SessionUpdate, StopReason, ToolCall, ToolCallFields, ToolCallStatus, UsageCost,
 };
 use countersign_runtime::{LiveKind, LivePartKind};
 use countersign_view::{LineMode, escape};

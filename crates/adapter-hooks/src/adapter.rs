@@ -58,7 +58,7 @@ pub struct HookAdapter {
 }
 
 /// Call that waits for its decision.
-pub(crate) struct AskedCall<'a> {
+pub(crate) struct RequestedCall<'a> {
     pub(crate) requester: &'a Requester,
     pub(crate) request: AgentRequest,
     /// Id of the call in the program.
@@ -99,12 +99,12 @@ impl HookAdapter {
         };
         let requester = self.requester(protocol, &input.asker(), sender);
         if input.event == HookEvent::AfterCall {
-            return match self.compare_run(&requester, &input.asked_call()).await {
+            return match self.compare_run(&requester, &input.requested_call()).await {
                 Ok(()) => HookReply::silence(),
                 Err(problem) => HookReply::unchecked(problem.to_string()),
             };
         }
-        let request = match judged_request(&requester, &input.asked_call(), sender).await {
+        let request = match judged_request(&requester, &input.requested_call(), sender).await {
             Ok(request) => request,
             Err(problem) => return HookReply::encode(protocol, input.event, &HookDecision::Deny(problem)),
         };
@@ -113,8 +113,8 @@ impl HookAdapter {
         }
         let open = self.open.enter(requester.session());
         let wait = hook.wait.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT);
-        let asked = AskedCall { requester: &requester, request, id: input.call, wait: Some(wait) };
-        let decided = self.decide_call(asked, NoProgress, delivery, cancel).await;
+        let requested = RequestedCall { requester: &requester, request, id: input.call, wait: Some(wait) };
+        let decided = self.decide_call(requested, NoProgress, delivery, cancel).await;
         let may_defer =
             protocol == Protocol::Claude && hook.is_headless && input.subagent.is_none() && open.was_alone();
         HookReply::encode(protocol, input.event, &decision_of(decided, may_defer))
@@ -123,12 +123,12 @@ impl HookAdapter {
     /// Decides the call of a program, and keeps the decision for its comparison with what runs.
     pub(crate) async fn decide_call(
         &self,
-        asked: AskedCall<'_>,
+        requested: RequestedCall<'_>,
         progress: impl ProgressSink + Send,
         delivery: &Delivery,
         cancel: &CancellationToken,
     ) -> Result<CallOutcome, CallProblem> {
-        let AskedCall { requester, request, id, wait } = asked;
+        let RequestedCall { requester, request, id, wait } = requested;
         let (cancelled, digest) = (cancel.child_token(), call_digest(&request));
         let call = ForeignCall {
             calls: &self.calls,
@@ -219,7 +219,7 @@ fn open_input_problem(protocol: Protocol, request: &AgentRequest) -> Option<Stri
     let command = command.filter(|_| protocol == Protocol::Codex && &*request.tool == "bash")?;
     let program = reads_open_input(command)?;
     Some(format!(
-        "{program} would read commands from its standard input, and nobody is asked about what is written there later (write_stdin). Put \
+        "{program} would read commands from its standard input, and no approver sees what is written there later (write_stdin). Put \
          the commands into the call, or give the command an input, for example `< /dev/null`"
     ))
 }

@@ -94,7 +94,7 @@ impl HookInput {
     }
 
     /// Returns the call.
-    pub(crate) fn asked_call(&self) -> CallInput<'_> {
+    pub(crate) fn requested_call(&self) -> CallInput<'_> {
         CallInput { tool: &self.tool, arguments: &self.arguments, cwd: &self.cwd, id: self.call.as_deref() }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    adapter::{AskedCall, HookAdapter, judged_request, reason_of},
+    adapter::{HookAdapter, RequestedCall, judged_request, reason_of},
     input::{CallAsker, CallInput, check_id},
 };
 
@@ -100,7 +100,7 @@ impl ProxiedCall {
         CallAsker { session: &self.session, subagent: self.subagent.as_deref(), cwd: &self.cwd }
     }
 
-    fn asked_call(&self) -> CallInput<'_> {
+    fn requested_call(&self) -> CallInput<'_> {
         CallInput { tool: &self.tool, arguments: &self.arguments, cwd: &self.cwd, id: self.call.as_deref() }
     }
 
@@ -139,13 +139,13 @@ impl HookAdapter {
             Err(problem) => return denied(problem),
         };
         let requester = self.requester(protocol, &call.asker(), None);
-        let request = match judged_request(&requester, &call.asked_call(), None).await {
+        let request = match judged_request(&requester, &call.requested_call(), None).await {
             Ok(request) => request,
             Err(problem) => return denied(problem),
         };
         let wait = call.wait.map(std::time::Duration::from_secs);
-        let asked = AskedCall { requester: &requester, request, id: call.call.clone(), wait };
-        match self.decide_call(asked, GateNotices(gates), delivery, cancel).await {
+        let requested = RequestedCall { requester: &requester, request, id: call.call.clone(), wait };
+        match self.decide_call(requested, GateNotices(gates), delivery, cancel).await {
             Ok(outcome) if outcome.is_done() => Some(ProxyDecision::Allow),
             Ok(outcome) => denied(reason_of(&outcome)),
             Err(CallProblem::Cancelled(Some(gate))) => {
@@ -163,7 +163,7 @@ impl HookAdapter {
     /// The field that is wrong, or the reason why the call could not be compared.
     pub async fn compare_proxied(&self, call: &ProxiedCall) -> Result<(), String> {
         let requester = self.requester(call.check()?, &call.asker(), None);
-        self.compare_run(&requester, &call.asked_call()).await.map_err(|problem| problem.to_string())
+        self.compare_run(&requester, &call.requested_call()).await.map_err(|problem| problem.to_string())
     }
 }
 

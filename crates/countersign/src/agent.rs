@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use countersign_node_client::{connect_error, tls_roots::tls_client_config};
 use countersign_protocol::agent_gate::close;
 use countersign_view::{LineMode, escape, escape_json};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -17,7 +18,7 @@ use tokio_tungstenite::{
     tungstenite::{Error, Message, http::Uri, protocol::WebSocketConfig},
 };
 
-use crate::{connect_error, error_text, tls_roots::tls_client_config};
+use crate::error_text;
 
 /// Maximum time to connect and authenticate.
 const CONNECT: Duration = Duration::from_secs(15);

@@ -5,6 +5,7 @@ mod agents;
 mod audit;
 mod backup;
 mod client_args;
+mod demo;
 mod gates_command;
 mod manual_pages;
 mod mcp_servers;
@@ -24,11 +25,7 @@ use clap_complete::Shell;
 use countersign_adapter_omp::flags;
 use countersign_agent_dir::AgentProduct;
 
-use crate::{
-    agent, config, demo, doctor,
-    exit::{is_broken_pipe, report_outcome},
-    gates, guard,
-};
+use crate::{agent, config, doctor, exit::report_outcome, gates, guard};
 
 use client_args::ClientArgs;
 use gates_command::{GatesCommand, GrantsCommand};
@@ -68,20 +65,7 @@ enum Command {
     /// A scripted model repairs a small project in a scratch folder, with real tools and real rules. No rule covers its
     /// last command: you allow or deny it in the terminal. Without a terminal, and without --yes or --no, the command
     /// is denied. The exit code is 0 whether you allow or deny it.
-    Demo {
-        /// Allow the command without asking, for scripts
-        #[arg(long, conflicts_with = "no")]
-        yes: bool,
-        /// Deny the command without asking, for scripts
-        #[arg(long)]
-        no: bool,
-        /// Work in DIR, which must be empty or not exist, and keep it
-        #[arg(long, value_name = "DIR")]
-        dir: Option<PathBuf>,
-        /// Keep the scratch folder, and the record in it
-        #[arg(long)]
-        keep: bool,
-    },
+    Demo(demo::DemoArgs),
     /// Run a coding agent for a host that speaks JSON lines over stdio (`countersign omp --mode rpc …`)
     #[command(disable_help_flag = true, after_help = flags_of(AgentProduct::Omp))]
     Omp {
@@ -360,19 +344,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
     match command {
         Command::Omp { flags } => Ok(crate::stdio::run(AgentProduct::Omp, flags)),
         Command::Gjc { flags } => Ok(crate::stdio::run(AgentProduct::Gjc, flags)),
-        Command::Demo { yes, no, dir, keep } => {
-            crate::logging::start();
-            let answer = match (yes, no) {
-                (true, _) => demo::DemoAnswer::Yes,
-                (false, true) => demo::DemoAnswer::No,
-                (false, false) => demo::DemoAnswer::InTheTerminal,
-            };
-            demo::run(demo::DemoOptions { answer, folder: demo::DemoFolder::from_flags(dir, keep) }).map_err(|error| {
-                // Elsewhere the reader has seen enough; here the run was cut short.
-                let cut = is_broken_pipe(&error);
-                if cut { anyhow::anyhow!("the output was closed before the demo ended") } else { error }
-            })
-        }
+        Command::Demo(demo) => demo.run(),
         Command::Audit { what, of, at } => audit::run(what, of, &at.merge_globals(before)),
         Command::Agents { what, at } => agents::run(what, &at.merge_globals(before)),
         Command::Tokens { what, at } => tokens::run(what, &at.merge_globals(before)),
@@ -395,7 +367,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
             if before.config.is_some() {
                 anyhow::bail!("--config cannot be used with `countersign node`");
             }
-            crate::node::run(node.into_options(before.data))
+            countersign_node_client::run(node.into_options(before.data), crate::logging::start_for_node)
         }
         Command::Request { tool, arguments, asker } => {
             Ok(agent::run(asker.into(), agent::ClientCommand::Request { tool, arguments }))
@@ -478,7 +450,7 @@ impl Command {
             | Self::Guard { .. }
             | Self::Opencode { .. }
             | Self::Doctor { .. } => true,
-            Self::Demo { .. }
+            Self::Demo(_)
             | Self::Omp { .. }
             | Self::Gjc { .. }
             | Self::Request { .. }

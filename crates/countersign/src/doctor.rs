@@ -20,6 +20,7 @@ use countersign_gateway::{
     control::Request,
 };
 use countersign_http::tokens;
+use countersign_node_client::is_loopback;
 use countersign_policy_admin::malformed::MalformedRule;
 use countersign_runtime::{
     Clock,
@@ -42,7 +43,6 @@ use crate::{
     control_client::ControlClient,
     data_dir::DataDir,
     error_text::chain_text,
-    node::is_loopback,
     style::{ColourMode, TextStyle, terminal_columns},
     wrap::wrap_text,
 };

@@ -6,10 +6,12 @@ use countersign_config::{
     LogConfig,
     logging::{LogLevels, LogLineFormat, with_successors},
 };
+use countersign_node_client::{NodeLogFile, NodeLogFormat};
 use tracing::{Level, Metadata};
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Layer as _,
     filter::{FilterFn, ParseError},
+    fmt,
     layer::SubscriberExt as _,
     reload,
     util::SubscriberInitExt as _,
@@ -17,8 +19,10 @@ use tracing_subscriber::{
 
 /// Default filter.
 const USUAL: &str = "warn";
+/// Default filter of a node.
+const OF_NODE: &str = "warn,countersign_node_client=info";
 /// Says what is logged, before any setting.
-pub(crate) const VARIABLE: &str = "COUNTERSIGN_LOG";
+const VARIABLE: &str = "COUNTERSIGN_LOG";
 
 /// Logs what the environment says, as lines for people.
 pub(crate) fn start() {
@@ -52,13 +56,33 @@ pub(crate) fn start_with(settings: &LogConfig) -> LogLevels {
 ///
 /// # Errors
 /// The text says nothing about a log.
-pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, ParseError> {
+fn parse_filter(text: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::try_new(with_successors(text))
+}
+
+/// Logs what happens in a node on stderr, and in the file that the gateway can ask for.
+///
+/// # Errors
+/// The process logs already.
+pub(crate) fn start_for_node(form: NodeLogFormat, file: NodeLogFile) -> anyhow::Result<()> {
+    let filter = || {
+        let requested = std::env::var(VARIABLE).ok();
+        requested.and_then(|text| parse_filter(&text).ok()).unwrap_or_else(|| EnvFilter::new(OF_NODE))
+    };
+    let kept = fmt::layer().json().with_writer(file).with_filter(filter());
+    let shown = match form {
+        NodeLogFormat::Text => {
+            fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_target(false).with_filter(filter()).boxed()
+        }
+        NodeLogFormat::Json => fmt::layer().json().with_writer(std::io::stderr).with_filter(filter()).boxed(),
+    };
+    tracing_subscriber::registry().with(shown).with(kept).with(own_alone()).try_init()?;
+    Ok(())
 }
 
 /// Suppresses log events of libraries, whatever the level: parsers and connections log the data that passes through them, and that may be
 /// texts, commands and keys of users.
-pub(crate) fn own_alone() -> FilterFn {
+fn own_alone() -> FilterFn {
     fn is_shown(metadata: &Metadata<'_>) -> bool {
         let is_own = metadata.target().starts_with("countersign");
         // It warns of every error reply to a client, with what the client sent.

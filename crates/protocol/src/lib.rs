@@ -3,7 +3,6 @@
 //! It must not know gates, runs, policy or the log: what a frame means is decided elsewhere.
 #![warn(missing_docs)]
 
-pub mod acp;
 pub mod agent_gate;
 pub mod gjc;
 pub mod gsv;

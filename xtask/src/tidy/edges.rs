@@ -36,9 +36,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("scripted-model", &[]),
     ("guard", &["files"]),
     ("agent-proxy", &[]),
+    ("acp-protocol", &[]),
+    ("node-client", &["core", "protocol", "tools", "view", "config", "http"]),
     ("foreign-calls", &["core", "runtime", "view", "http"]),
     ("adapter-hooks", &["core", "runtime", "view", "http", "foreign-calls"]),
-    ("adapter-acp", &["core", "protocol", "runtime", "view", "conversations"]),
+    ("adapter-acp", &["core", "protocol", "acp-protocol", "runtime", "view", "conversations"]),
     ("adapter-mcp", &["core", "runtime", "view", "config", "http", "policy-admin", "foreign-calls"]),
     ("adapter-hermes", &["core", "protocol", "runtime", "view", "config", "http", "conversations"]),
     ("adapter-gsv", &["core", "protocol", "runtime", "files", "view", "config", "telegram", "http", "conversations"]),
@@ -94,8 +96,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "http",
             "policy-admin",
             "mcp-client",
+            "files",
             "guard",
             "agent-proxy",
+            "node-client",
             "scripted-model",
             "adapter-omp",
             "adapter-gjc",
@@ -131,8 +135,8 @@ const IMPURE: &[&str] = &[
     "tracing",
 ];
 
-/// Crates of ours that may use anyhow: only users act on their errors.
-const MAY_USE_ANYHOW: &[&str] = &[BINARY, "loadtest", "xtask", TESTKIT];
+/// Crates of ours that may use anyhow: only users act on their errors. `node-client` is a command of the binary.
+const MAY_USE_ANYHOW: &[&str] = &[BINARY, "node-client", "loadtest", "xtask", TESTKIT];
 
 pub(crate) fn findings(workspace: &Workspace, package: &Package, file: &Path, manifest: &str) -> Vec<TidyFinding> {
     let from = short_name(&package.name);

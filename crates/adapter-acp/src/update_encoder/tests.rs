@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use countersign_acp_protocol::{ContentBlock, SessionUpdate, StopReason, UsageCost};
 use countersign_core::{
     engine::Event,
     id::{EntryId, RunId},
@@ -7,7 +8,6 @@ use countersign_core::{
     run::{self, RunOutcome},
     session::{self, SessionEntryKind},
 };
-use countersign_protocol::acp::{ContentBlock, SessionUpdate, StopReason, UsageCost};
 use countersign_runtime::{LiveKind, LivePartKind};
 use serde_json::json;
 
@@ -70,7 +70,7 @@ fn streamed_text_is_not_repeated_and_nothing_is_lost() {
 }
 
 #[test]
-fn use_is_told_where_the_limit_of_the_model_is_known() {
+fn use_is_reported_where_the_limit_of_the_model_is_known() {
     let mut encoder = UpdateEncoder::new("/w", false);
     encoder.set_window(Some(1000));
     let (event, content) = answer("stop");

@@ -138,13 +138,22 @@ fn a_person_answers_a_question_in_words_or_by_a_choice() {
 fn a_question_survives_the_gateway() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
+    let question = || json!({ "question": "Which colour?" });
     let mut host = McpHost::start_initialized(&place);
-    host.send_call(1, "ask_human", json!({ "question": "Which colour?" }));
+    host.send_call(1, "ask_human", question());
     let gate = place.wait_gate();
     gateway.kill();
-    let _gateway = GatewayServer::start(&place);
+    let gateway = GatewayServer::start(&place);
     let output = place.run_as_person(&["gates", "answer", &gate, "red"]);
     assert_eq!(output.code, Some(0), "{output:?}");
-    let mut host = McpHost::start_initialized(&place);
-    assert_eq!(text(&host.call(1, "ask_human", json!({ "question": "Which colour?" }))), "red");
+    assert_eq!(text(&host.wait_reply(1)["result"]), "red", "the connection of the host repeats it");
+    host.send_call(2, "ask_human", question());
+    let gate = place.wait_gate();
+    drop(host);
+    gateway.kill();
+    let _gateway = GatewayServer::start(&place);
+    let output = place.run_as_person(&["gates", "answer", &gate, "blue"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let mut next = McpHost::start_initialized(&place);
+    assert_eq!(text(&next.call(1, "ask_human", question())), "blue", "another host repeats it");
 }

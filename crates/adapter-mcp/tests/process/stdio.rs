@@ -69,7 +69,7 @@ fn arguments_that_do_not_fit_never_reach_an_approver() {
 }
 
 #[test]
-fn without_a_gateway_the_host_is_told_why() {
+fn without_a_gateway_the_host_gets_the_reason() {
     let place = GatewayFixture::new();
     let output = place.run(&["mcp", "--config", "config.yaml"]);
     assert_eq!(output.code, Some(1), "{output:?}");

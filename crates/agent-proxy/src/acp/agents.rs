@@ -84,7 +84,7 @@ impl GuardedAgent {
                 ..InnerGuard::default()
             },
             Self::Other => InnerGuard {
-                notice: "this agent is not known: whatever it does without asking its client gets past",
+                notice: "this agent is not known: everything that it does without asking its client gets past",
                 ..InnerGuard::default()
             },
         }

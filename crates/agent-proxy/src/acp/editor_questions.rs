@@ -28,7 +28,7 @@ const MOST_CLOSED: usize = 4096;
 struct EditorQuestion {
     token: CallToken,
     gate: String,
-    asked_at: Instant,
+    requested_at: Instant,
 }
 
 /// All questions to the client.
@@ -63,8 +63,8 @@ impl AcpProxy {
     /// Asks the person at the client about a call that waits at a gate.
     pub(super) fn ask_editor(&mut self, token: CallToken, gate: GateNotice, now: Instant, actions: &mut ProxyActions) {
         let Some((_, session, call)) = self.waits.find(token) else { return };
-        let is_asked = self.questions.open.values().any(|question| question.token == token);
-        if self.options.approvals == EditorApprovals::Gateway || session == SETUP_SESSION || is_asked {
+        let is_requested = self.questions.open.values().any(|question| question.token == token);
+        if self.options.approvals == EditorApprovals::Gateway || session == SETUP_SESSION || is_requested {
             return;
         }
         let (session, call) = (session.to_owned(), call.clone());
@@ -90,7 +90,7 @@ impl AcpProxy {
             ],
         });
         actions.push(to_client(FORM.request(&id, REQUEST_PERMISSION, &params)));
-        self.questions.open.insert(id, EditorQuestion { token, gate: gate.gate, asked_at: now });
+        self.questions.open.insert(id, EditorQuestion { token, gate: gate.gate, requested_at: now });
     }
 
     /// Takes in an answer of the client to one of our questions. False if it is to none.
@@ -109,7 +109,7 @@ impl AcpProxy {
             // Neither a closed dialog nor a failure is the answer of a person.
             _ => return true,
         };
-        if now.duration_since(question.asked_at) < TOO_FAST {
+        if now.duration_since(question.requested_at) < TOO_FAST {
             let notice = format!(
                 "{} answered gate {} faster than a person can: the gate waits for another answer",
                 self.surface, question.gate

@@ -134,10 +134,14 @@ fn the_first_answer_of_a_person_counts_and_a_machine_is_no_person() {
         let mut transcript = Transcript::asking();
         transcript.client(json!({"id": 0, "method": "initialize", "params": {"clientInfo": {"name": "Zed"}}}));
         transcript.ask(json!(0), "ls");
-        let asked = transcript.gate(0);
-        assert_eq!(asked[0][1]["params"]["toolCall"]["rawInput"], json!({"command": "ls"}), "{case}");
-        let kinds: Value =
-            asked[0][1]["params"]["options"].as_array().unwrap().iter().map(|option| option["kind"].clone()).collect();
+        let requested = transcript.gate(0);
+        assert_eq!(requested[0][1]["params"]["toolCall"]["rawInput"], json!({"command": "ls"}), "{case}");
+        let kinds: Value = requested[0][1]["params"]["options"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|option| option["kind"].clone())
+            .collect();
         assert_eq!(kinds, json!(["allow_once", "reject_once"]));
         transcript.now += Duration::from_millis(delay);
         assert_eq!(transcript.client(answer), want, "{case}");

@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn what_ran_is_compared_with_what_was_allowed() {
-        let asked = json!({"kind": "execute", "title": "t", "rawInput": {"command": "ls", "description": "d"}});
+        let requested = json!({"kind": "execute", "title": "t", "rawInput": {"command": "ls", "description": "d"}});
         for (case, decision, update, want) in [
             ("the same", true, json!({"status": "completed"}), json!([])),
             ("other words", true, json!({"rawInput": {"command": "ls", "description": "e"}}), json!([])),
@@ -493,7 +493,7 @@ mod tests {
             ("denied, and ran", false, json!({}), json!(["ls"])),
         ] {
             let mut calls = ToolCalls::default();
-            let described = calls.describe("s", "t", &map(asked.clone()));
+            let described = calls.describe("s", "t", &map(requested.clone()));
             let allowed = calls_of(PLACE, Some("t"), &described);
             let decision = if decision { KnownDecision::Allowed(allowed) } else { KnownDecision::Denied };
             calls.decide("s", "t", decision);
@@ -513,8 +513,8 @@ mod tests {
             (json!({"path": "/w/a", "newString": "z"}), 1),
         ] {
             let mut calls = ToolCalls::default();
-            let asked = json!({"kind": "edit", "rawInput": {"path": "/w/a", "newString": "y"}});
-            let described = calls.describe("s", "t", &map(asked));
+            let requested = json!({"kind": "edit", "rawInput": {"path": "/w/a", "newString": "y"}});
+            let described = calls.describe("s", "t", &map(requested));
             calls.decide("s", "t", KnownDecision::Allowed(calls_of(PLACE, Some("t"), &described)));
             calls.describe("s", "t", &map(json!({"rawInput": ran})));
             assert_eq!(calls.complete(PLACE, "t").len(), want, "{ran}");

@@ -94,9 +94,9 @@ pub(super) fn read_approval(
         },
         "item/permissions/requestApproval" => {
             let names = [("permissions", "permissions"), ("justification", "reason"), ("folder", "cwd")];
-            let asked = params.get("permissions").cloned().unwrap_or_default();
+            let requested = params.get("permissions").cloned().unwrap_or_default();
             let call = place.call(item, "request_permissions", members(params, &names));
-            Ok(approval(ApprovalKind::Permissions(asked), item, vec![call]))
+            Ok(approval(ApprovalKind::Permissions(requested), item, vec![call]))
         }
         "mcpServer/elicitation/request" => {
             let is_approval = |meta: &&Value| meta.get("codex_approval_kind").is_some_and(|kind| !kind.is_null());
@@ -239,8 +239,8 @@ impl ApprovalKind {
             (Self::Item, false) => json!({ "decision": "decline" }),
             (Self::Legacy, true) => json!({ "decision": "approved" }),
             (Self::Legacy, false) => json!({ "decision": "denied" }),
-            (Self::Permissions(asked), true) => {
-                let granted = members(asked, &[("fileSystem", "fileSystem"), ("network", "network")]);
+            (Self::Permissions(requested), true) => {
+                let granted = members(requested, &[("fileSystem", "fileSystem"), ("network", "network")]);
                 json!({ "permissions": granted, "scope": "turn" })
             }
             (Self::Permissions(_), false) => json!({ "permissions": {}, "scope": "turn" }),
@@ -359,13 +359,13 @@ mod tests {
 
     #[test]
     fn an_answer_is_for_this_one_time() {
-        let asked = json!({"network": {"enabled": true}, "fileSystem": null});
+        let requested = json!({"network": {"enabled": true}, "fileSystem": null});
         for (kind, allowed, denied) in [
             (ApprovalKind::Item, json!({"decision": "accept"}), json!({"decision": "decline"})),
             (ApprovalKind::Legacy, json!({"decision": "approved"}), json!({"decision": "denied"})),
             (ApprovalKind::McpTool, json!({"action": "accept", "content": {}}), json!({"action": "decline"})),
             (
-                ApprovalKind::Permissions(asked),
+                ApprovalKind::Permissions(requested),
                 json!({"permissions": {"network": {"enabled": true}}, "scope": "turn"}),
                 json!({"permissions": {}, "scope": "turn"}),
             ),

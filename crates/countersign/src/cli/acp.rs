@@ -22,7 +22,7 @@ pub(super) struct AcpArgs {
     model: Option<String>,
     /// Loosest approval mode: always-ask, write or yolo; the editor can choose a stricter one
     ///
-    /// With always-ask and write, a person approves each call that may change something, whatever the rules allow. With yolo,
+    /// With always-ask and write, a person approves each call that may change something, regardless of rules that allow it. With yolo,
     /// the default, the rules decide.
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     approval_mode: Option<ApprovalMode>,

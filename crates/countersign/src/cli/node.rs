@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::node;
+use countersign_node_client as node;
 
 pub(super) const AFTER_HELP: &str = "\
 The token is never an argument, because every user of this machine could read it:

@@ -90,7 +90,7 @@ pub(super) fn check_trust(places: &GuardPlaces, command: &str) -> anyhow::Result
 fn real_path(folder: &Path) -> PathBuf {
     for above in folder.ancestors() {
         if let Ok(real) = fs::canonicalize(above) {
-            return folder.strip_prefix(above).map_or(real.clone(), |rest| real.join(rest));
+            return folder.strip_prefix(above).map_or_else(|_| real.clone(), |rest| real.join(rest));
         }
     }
     folder.to_owned()

@@ -39,13 +39,13 @@ struct OpenRequest {
 
 /// Messages of a host, in the order in which they came.
 #[derive(Debug, Default)]
-pub(super) struct OpenRequests {
+pub(super) struct HostRequests {
     open: Vec<OpenRequest>,
     initialize: Option<OpenRequest>,
     initialized: Option<Vec<u8>>,
 }
 
-impl OpenRequests {
+impl HostRequests {
     /// Notes a line of the host. Returns true if it is a request.
     pub(super) fn note_sent(&mut self, line: &[u8]) -> bool {
         let Some(MessageFields { id, method: Some(method), params }) = fields(line) else { return false };
@@ -121,7 +121,7 @@ fn fields(line: &[u8]) -> Option<MessageFields> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::OpenRequests;
+    use super::HostRequests;
 
     fn line(message: &Value) -> Vec<u8> {
         let mut line = message.to_string().into_bytes();
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_request_is_open_until_its_reply_or_its_cancellation() {
-        let mut requests = OpenRequests::default();
+        let mut requests = HostRequests::default();
         for id in [json!(0), json!("0"), json!(1), json!("a")] {
             assert!(requests.note_sent(&request(&id, "tools/call")));
         }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_initialize_is_repeated_once_the_host_has_its_reply() {
-        let mut requests = OpenRequests::default();
+        let mut requests = HostRequests::default();
         assert_eq!(requests.answered_initialize(), None);
         let initialize = request(&json!(7), "initialize");
         requests.note_sent(&initialize);

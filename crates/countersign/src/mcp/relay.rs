@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::open_requests::OpenRequests;
+use super::open_requests::HostRequests;
 
 /// Longest line that is repeated, in bytes. The gateway refuses longer ones.
 const LONGEST: u64 = 8 << 20;
@@ -66,7 +66,7 @@ struct HostSide<W> {
 
 #[derive(Default)]
 struct RequestState {
-    requests: OpenRequests,
+    requests: HostRequests,
     /// The host has closed its side.
     is_gone: bool,
     /// The reason why requests are refused at once.
@@ -111,7 +111,7 @@ impl<W: Write + Send + 'static> HostSide<W> {
     /// Passes the host's lines on until its end.
     fn read_host(&self, mut host: impl BufRead, output: &Mutex<impl Write>) {
         let mut line = Vec::new();
-        // A line that is too long goes on in pieces, and is not repeated.
+        // A line that is too long passes in pieces, and is not repeated.
         let mut is_piece = false;
         loop {
             line.clear();

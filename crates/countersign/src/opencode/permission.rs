@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn a_permission_about_a_call_asks_about_its_whole_input() {
-        let asked = request("bash", Some(part("bash", "running")));
-        assert_eq!((asked.call.tool.as_str(), asked.call.call.as_deref()), ("bash", Some("call_1")));
-        assert_eq!(Value::from(asked.call.arguments), json!({"command": "touch x", "description": "d"}));
-        assert_eq!(asked.key, Some(("ses_1".to_owned(), "call_1".to_owned())));
+        let requested = request("bash", Some(part("bash", "running")));
+        assert_eq!((requested.call.tool.as_str(), requested.call.call.as_deref()), ("bash", Some("call_1")));
+        assert_eq!(Value::from(requested.call.arguments), json!({"command": "touch x", "description": "d"}));
+        assert_eq!(requested.key, Some(("ses_1".to_owned(), "call_1".to_owned())));
         assert_eq!(request("edit", Some(part("write", "running"))).call.tool, "write");
     }
 
@@ -115,13 +115,13 @@ mod tests {
     fn any_other_permission_is_a_subject_of_its_own() {
         for part in [None, Some(part("bash", "running")), Some(json!({"tool": "bash", "state": {"input": {}}}))] {
             let has_call = part.as_ref().is_some_and(|part| part["type"] == "tool");
-            let asked = request("external_directory", part);
+            let requested = request("external_directory", part);
             assert_eq!(
-                (asked.call.tool.as_str(), asked.call.call, asked.key),
+                (requested.call.tool.as_str(), requested.call.call, requested.key),
                 ("permission_external_directory", None, None)
             );
-            assert_eq!(asked.call.arguments["patterns"], json!(["touch x"]));
-            assert_eq!(asked.call.arguments.contains_key("call"), has_call);
+            assert_eq!(requested.call.arguments["patterns"], json!(["touch x"]));
+            assert_eq!(requested.call.arguments.contains_key("call"), has_call);
         }
         // Only the call itself says what its tool gets.
         assert_eq!(request("bash", None).call.tool, "permission_bash");

@@ -152,13 +152,13 @@ impl Decider for GatewayDecider {
         let request = Request::ProxiedCall(Box::new(self.proxied(call)));
         let (mut given, mut gone_at, mut pause) = (None, None, FIRST_PAUSE);
         loop {
-            let asked_at = Instant::now();
+            let requested_at = Instant::now();
             match self.ask(&request, &mut links, &mut given).await {
                 Ok(decision) => return decision,
                 Err(Undecided::Refused(reason)) => return CallDecision::Deny(reason),
                 Err(Undecided::Gone(reason)) => {
                     // One that was there for a while has gone only now.
-                    if asked_at.elapsed() > LONGEST_PAUSE {
+                    if requested_at.elapsed() > LONGEST_PAUSE {
                         (gone_at, pause) = (None, FIRST_PAUSE);
                     }
                     let gone_at = *gone_at.get_or_insert_with(Instant::now);

@@ -134,8 +134,8 @@ fn an_answer_elsewhere_counts_and_a_killed_agent_asks_again_after_a_load() {
     let mut editor = machine.editor(&[]);
     let session = editor.open(&machine.project());
     editor.prompt(2, &session, TASK);
-    let asked = editor.permission();
-    let call = &asked["params"]["toolCall"];
+    let requested = editor.permission();
+    let call = &requested["params"]["toolCall"];
     assert_eq!(call["rawInput"]["path"], "greet.sh");
     let diff = json!({
         "type": "diff",
@@ -144,15 +144,19 @@ fn an_answer_elsewhere_counts_and_a_killed_agent_asks_again_after_a_load() {
         "newText": "echo \"Hello, $name!\"",
     });
     assert_eq!(call["content"][0], diff);
-    let kinds: Vec<&str> =
-        asked["params"]["options"].as_array().unwrap().iter().map(|option| option["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> = requested["params"]["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| option["kind"].as_str().unwrap())
+        .collect();
     assert_eq!(kinds, ["allow_once", "allow_always", "allow_always", "reject_once"]);
 
     let gates: Value = serde_json::from_str(&machine.run(&["gates", "list", "--json"])).unwrap();
     machine.run(&["gates", "allow", gates[0]["id"].as_str().unwrap()]);
     let messages = editor.read_until(|message| message["method"] == "session/request_permission");
     let withdrawn = messages.iter().find(|message| message["method"] == "$/cancel_request").unwrap();
-    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    assert_eq!(withdrawn["params"]["requestId"], requested["id"]);
     editor.kill();
 
     let mut editor = machine.editor(&[]);
@@ -162,8 +166,8 @@ fn an_answer_elsewhere_counts_and_a_killed_agent_asks_again_after_a_load() {
     let kinds = updates(&replayed);
     assert_eq!(kinds.iter().filter(|kind| **kind == "user_message_chunk").count(), 1, "{kinds:?}");
     assert_eq!(kinds.iter().filter(|kind| **kind == "tool_call").count(), 4, "two reads, the edit, the test");
-    let asked = editor.permission();
-    assert_eq!(asked["params"]["toolCall"]["rawInput"]["command"], "sh test.sh");
+    let requested = editor.permission();
+    assert_eq!(requested["params"]["toolCall"]["rawInput"]["command"], "sh test.sh");
     let edited = fs::read_to_string(machine.project().join("greet.sh")).unwrap();
     assert_eq!(edited, "name=$1\necho \"Hello, $name!\"\n", "the edit ran once");
     editor.leave();
@@ -175,19 +179,19 @@ fn a_denial_is_the_result_of_the_call_and_a_cancel_ends_the_prompt() {
     let mut editor = machine.editor(&["--approval-mode", "write"]);
     let session = editor.open(&machine.project());
     editor.prompt(2, &session, TASK);
-    let asked = editor.permission();
+    let requested = editor.permission();
     let answer = |option: &str| json!({ "outcome": { "outcome": "selected", "optionId": option } });
     // The mode asks each time, so no wider answer is offered, and none counts.
-    assert_eq!(asked["params"]["options"].as_array().unwrap().len(), 2);
-    editor.send(json!({ "id": asked["id"], "result": answer("allow_always") }));
+    assert_eq!(requested["params"]["options"].as_array().unwrap().len(), 2);
+    editor.send(json!({ "id": requested["id"], "result": answer("allow_always") }));
     editor.read_until(|message| message.to_string().contains("which was not offered"));
     editor.send(json!({ "method": "session/cancel", "params": { "sessionId": session } }));
     let ended = editor.read_until(|message| is_reply(message, 2)).pop().unwrap();
     assert_eq!(ended["result"]["stopReason"], "cancelled");
 
     editor.prompt(3, &session, TASK);
-    let asked = editor.permission();
-    editor.send(json!({ "id": asked["id"], "result": answer("reject_once") }));
+    let requested = editor.permission();
+    editor.send(json!({ "id": requested["id"], "result": answer("reject_once") }));
     let messages = editor.read_until(|message| is_reply(message, 3));
     let failed =
         messages.iter().map(|message| &message["params"]["update"]).find(|update| update["status"] == "failed");

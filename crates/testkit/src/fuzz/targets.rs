@@ -45,7 +45,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget {
         name: "acp",
         short: 100000,
-        decode: countersign_protocol::acp::fuzz::fuzz,
+        decode: countersign_acp_protocol::fuzz::fuzz,
         words: &[
             "\"jsonrpc\":\"2.0\"",
             "\"id\":0",

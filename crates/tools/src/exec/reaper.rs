@@ -106,7 +106,11 @@ pub async fn reap() {
 async fn until_refused() -> io::Result<()> {
     let mut ends = signal(SignalKind::child())?;
     while ends.recv().await.is_some() {
-        tokio::task::spawn_blocking(reap_strangers).await?;
+        match tokio::task::spawn_blocking(reap_strangers).await {
+            // The process ends, and kills the rest itself.
+            Err(error) if error.is_cancelled() => return Ok(()),
+            reaped => reaped?,
+        }
         tokio::time::sleep(PAUSE).await;
     }
     Ok(())

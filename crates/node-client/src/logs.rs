@@ -19,7 +19,7 @@ const GIVEN: u64 = 2 << 20;
 
 /// The file that is written. Clones share it.
 #[derive(Clone)]
-pub(crate) struct NodeLogFile(Arc<Mutex<OpenLogFile>>);
+pub struct NodeLogFile(Arc<Mutex<OpenLogFile>>);
 
 struct OpenLogFile {
     path: PathBuf,

@@ -14,7 +14,7 @@ const DOOR: &str = "/ws";
 
 /// Selects whether a token may go over a connection that others can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InsecurePolicy {
+pub enum InsecurePolicy {
     /// To this machine only.
     ToLoopback,
     /// A flag permits it.
@@ -77,7 +77,7 @@ fn parse_url(given: &str) -> anyhow::Result<Uri> {
 }
 
 /// Reports whether `host` is this machine.
-pub(crate) fn is_loopback(host: &str) -> bool {
+pub fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.eq_ignore_ascii_case("localhost")
         || bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())

@@ -21,7 +21,7 @@ const KNOWN: [(&str, &str); 7] = [
 ];
 
 /// Returns the text of a failure to connect, with its cause if it is known.
-pub(crate) fn explain_failure(failure: &dyn fmt::Display) -> String {
+pub fn explain_failure(failure: &dyn fmt::Display) -> String {
     let text = failure.to_string();
     let known = KNOWN.iter().find(|(words, _)| text.contains(words));
     known.map_or(text, |(_, meant)| (*meant).to_owned())
@@ -31,7 +31,7 @@ pub(crate) fn explain_failure(failure: &dyn fmt::Display) -> String {
 ///
 /// # Errors
 /// It is not: the connection would go to another port.
-pub(crate) fn check_port(uri: &Uri) -> anyhow::Result<()> {
+pub fn check_port(uri: &Uri) -> anyhow::Result<()> {
     let host = uri.host().unwrap_or_default();
     let named = uri.authority().and_then(|authority| authority.as_str().strip_prefix(host)?.strip_prefix(':'));
     match named {

@@ -1,8 +1,11 @@
-//! `node`: lends files and commands of this machine to a gateway elsewhere, until a signal ends it.
+//! A node: lends files and commands of this machine to a gateway elsewhere, until a signal ends it.
+//!
+//! It must not know the command line, or how the process logs: the binary does.
 
 mod address;
 mod backoff;
 mod calls;
+pub mod connect_error;
 mod connection;
 mod data_dir;
 mod handshake;
@@ -12,6 +15,7 @@ mod logs;
 mod probes;
 mod reconnect;
 mod socket;
+pub mod tls_roots;
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -26,25 +30,21 @@ use countersign_tools::{
     node::{ExecutionChange, ExecutionEvent, ExecutionListener, NodeToolOptions, NodeToolRunner, login_path},
 };
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::{EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use address::GatewayAddress;
-pub(crate) use address::{InsecurePolicy, is_loopback};
+pub use address::{InsecurePolicy, is_loopback};
 use calls::CallRunner;
 use connection::NodeServices;
 use data_dir::{NodeDataDir, NodeTokenSource};
 use handshake::NodeHandshake;
 use journal::JournalHandle;
-use logs::NodeLogFile;
+pub use logs::NodeLogFile;
 use probes::ProbeRunner;
 use reconnect::ReconnectLoop;
 
-/// Default filter of the log.
-const FILTER: &str = "warn,countersign::node=info";
-
 /// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeLogFormat {
+pub enum NodeLogFormat {
     /// For people.
     Text,
     /// For programs.
@@ -52,17 +52,27 @@ pub(crate) enum NodeLogFormat {
 }
 
 /// Options of the command line.
-pub(crate) struct NodeOptions {
-    pub(crate) url: String,
-    pub(crate) id: String,
-    pub(crate) workspace: PathBuf,
-    pub(crate) token_env: Option<String>,
-    pub(crate) token_file: Option<PathBuf>,
-    pub(crate) data: Option<PathBuf>,
-    pub(crate) permissions: Option<PathBuf>,
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) plain: InsecurePolicy,
-    pub(crate) form: NodeLogFormat,
+pub struct NodeOptions {
+    /// Address of the gateway.
+    pub url: String,
+    /// Id of the node.
+    pub id: String,
+    /// Folder that it lends.
+    pub workspace: PathBuf,
+    /// Variable that holds the token.
+    pub token_env: Option<String>,
+    /// File that holds the token.
+    pub token_file: Option<PathBuf>,
+    /// Data directory; none means the usual one.
+    pub data: Option<PathBuf>,
+    /// File of rules; none means the one in the data directory.
+    pub permissions: Option<PathBuf>,
+    /// File of further trusted certificates.
+    pub ca: Option<PathBuf>,
+    /// Places to which it may connect without TLS.
+    pub plain: InsecurePolicy,
+    /// Format of the log.
+    pub form: NodeLogFormat,
 }
 
 /// A node that may be begun.
@@ -113,11 +123,21 @@ impl NodeOptions {
 }
 
 /// Runs a node to its end.
-pub(crate) fn run(options: NodeOptions) -> anyhow::Result<ExitCode> {
+///
+/// `start_logs` begins to log in this form, also to the file that the gateway can ask for.
+///
+/// # Errors
+/// An option that is not accepted, a file that cannot be used, or the end of the connection for good.
+pub fn run(
+    options: NodeOptions,
+    start_logs: impl FnOnce(NodeLogFormat, NodeLogFile) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
     let form = options.form;
     let _ = rustls::crypto::ring::default_provider().install_default();
     let ready = options.into_prepared()?;
-    init_logging(form, &ready.data)?;
+    let path = ready.data.log_path();
+    let file = NodeLogFile::open(&path).with_context(|| format!("the log {} cannot be written", path.display()))?;
+    start_logs(form, file)?;
     exec::become_subreaper()?;
     let program = std::env::current_exe()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -209,25 +229,6 @@ fn exec_event(occurrence: ExecutionEvent) -> ExecEvent {
         started_at: Some(started_at),
         ended_at,
     }
-}
-
-/// Tells what happens on stderr, and in the file that the gateway can ask for.
-fn init_logging(form: NodeLogFormat, data: &NodeDataDir) -> anyhow::Result<()> {
-    let path = data.log_path();
-    let file = NodeLogFile::open(&path).with_context(|| format!("the log {} cannot be written", path.display()))?;
-    let filter = || {
-        let requested = std::env::var(crate::logging::VARIABLE).ok();
-        requested.and_then(|text| crate::logging::parse_filter(&text).ok()).unwrap_or_else(|| EnvFilter::new(FILTER))
-    };
-    let kept = fmt::layer().json().with_writer(file).with_filter(filter());
-    let shown = match form {
-        NodeLogFormat::Text => {
-            fmt::layer().with_writer(std::io::stderr).with_ansi(false).with_target(false).with_filter(filter()).boxed()
-        }
-        NodeLogFormat::Json => fmt::layer().json().with_writer(std::io::stderr).with_filter(filter()).boxed(),
-    };
-    tracing_subscriber::registry().with(shown).with(kept).with(crate::logging::own_alone()).try_init()?;
-    Ok(())
 }
 
 /// Becomes ready when a signal requests the end of the process, from this call on.

@@ -13,7 +13,7 @@ use rustls::{
 ///
 /// # Errors
 /// The file is invalid, or no certificate is trusted.
-pub(crate) fn tls_client_config(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
+pub fn tls_client_config(ca: Option<&Path>) -> anyhow::Result<ClientConfig> {
     let extra: Vec<CertificateDer<'static>> = match ca {
         None => Vec::new(),
         Some(path) => {

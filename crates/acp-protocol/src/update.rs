@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{content::ContentBlock, replies::ConfigOption};
+use super::{config_option::ConfigOption, content::ContentBlock};
 
 /// Parameters of `session/update`.
 #[derive(Clone, Debug, PartialEq, Serialize)]

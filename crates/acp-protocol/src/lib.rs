@@ -2,6 +2,7 @@
 //!
 //! It has what an agent reads and writes. What an editor offers to its agent (files, terminals) is not used and so not here.
 
+mod config_option;
 mod content;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
@@ -11,6 +12,7 @@ mod params;
 mod replies;
 mod update;
 
+pub use config_option::{ConfigOption, ConfigSelectOption};
 pub use content::{ContentBlock, EmbeddedContents};
 pub use message::{
     ErrorCode, IncomingMessage, MessageFault, RequestId, encode_error, encode_notification, encode_request,
@@ -22,9 +24,9 @@ pub use params::{
     PermissionAnswer, PromptParams, SessionParams, SetConfigOptionParams, SetModeParams,
 };
 pub use replies::{
-    AgentCapabilities, ConfigOption, ConfigSelectOption, ElicitationRequest, InitializeReply, ListSessionsReply,
-    ListedSession, NewSessionReply, PermissionOption, PermissionOptionKind, PermissionRequest, PromptCapabilities,
-    PromptReply, SessionMode, SessionModes, StopReason,
+    AgentCapabilities, ElicitationRequest, InitializeReply, ListSessionsReply, ListedSession, NewSessionReply,
+    PermissionOption, PermissionOptionKind, PermissionRequest, PromptCapabilities, PromptReply, SessionMode,
+    SessionModes, StopReason,
 };
 pub use update::{
     AvailableCommand, PlanEntry, PlanStatus, SessionUpdate, ToolCall, ToolCallContent, ToolCallFields, ToolCallStatus,
