@@ -16,9 +16,9 @@ fn names(listed: &Value) -> Vec<&str> {
 fn a_host_that_initializes_calls_tools() {
     let place = GatewayFixture::new();
     let _gateway = GatewayServer::start(&place);
-    for (asked, want) in [("2025-06-18", "2025-06-18"), ("2025-11-25", "2025-11-25"), ("2024-01-01", "2025-11-25")] {
+    for (offered, want) in [("2025-06-18", "2025-06-18"), ("2025-11-25", "2025-11-25"), ("2024-01-01", "2025-11-25")] {
         let mut host = McpHost::start(&place);
-        let hello = host.initialize(asked);
+        let hello = host.initialize(offered);
         assert_eq!((&hello["protocolVersion"], &hello["serverInfo"]["name"]), (&json!(want), &json!("countersign")));
         assert_eq!(hello["capabilities"], json!({ "tools": { "listChanged": true } }));
         assert_eq!(host.request(1, "ping", json!({}))["result"], json!({}));

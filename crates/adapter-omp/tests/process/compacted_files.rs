@@ -134,8 +134,8 @@ fn a_summary_takes_in_what_an_archive_stood_for_and_has_no_archive_itself() {
     place.provider.script_replies([text_reply("the whole of it")]);
     let result = host.command_data(json!({ "type": "compact" }));
     assert_eq!(result.get("preserveData"), None);
-    let asked = place.provider.wait_request(count).messages_text();
-    assert!(asked.contains("first question") && asked.contains("third answer"), "{asked}");
+    let request = place.provider.wait_request(count).messages_text();
+    assert!(request.contains("first question") && request.contains("third answer"), "{request}");
     let lines = lines_with(path.as_ref(), "the whole of it");
     assert_eq!(lines.iter().rfind(|line| line["type"] == "compaction").unwrap().get("preserveData"), None);
     assert_eq!(host.close().code, Some(0));

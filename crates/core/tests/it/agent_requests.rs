@@ -110,12 +110,12 @@ fn an_agent_answers_for_nobody_not_even_itself() {
 }
 
 fn question_command(wire: &str, question: &str) -> Command {
-    let asked =
+    let arguments =
         json!({ "questions": [{ "question": question, "options": [{ "label": "red" }, { "label": "blue" }] }] });
     let Command::Call(call::Command::Request(request)) = request_command(wire, None, "a") else { unreachable!() };
     Command::Call(call::Command::Request(Box::new(AgentRequest {
         tool: "ask_human".into(),
-        arguments: asked.as_object().cloned().unwrap_or_default(),
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
         signatures: vec![format!("ask_human({question})")],
         named: Vec::new(),
         executor: RequestExecutor::Person,
