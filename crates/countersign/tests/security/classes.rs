@@ -139,7 +139,7 @@ const CLASSES: [FaultClass; 29] = [
             ("runtime/tests/it/services/credentials.rs", &["an_argument_cannot_take_the_place_of_the_query_parameter"]),
             ("telegram/src/client/tests.rs", &["no_redirect_is_followed"]),
             ("adapter-gsv/tests/process/webhook.rs", &["a_redirect_is_not_followed_and_the_letter_is_not_tried_again"]),
-            ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
+            ("node-client/src/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
         ],
     ),
     class(
@@ -172,7 +172,7 @@ const CLASSES: [FaultClass; 29] = [
                 ],
             ),
             ("adapter-agent-gate/tests/process/command_line.rs", &["no_token_lies_in_any_file_but_the_configuration"]),
-            ("countersign/src/node/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
+            ("node-client/src/address.rs", &["a_token_goes_over_tls_or_stays_on_this_machine"]),
             ("adapter-gsv/tests/process/settings.rs", &["a_secret_lies_in_its_own_file_and_nowhere_else"]),
             (
                 SECRETS,
