@@ -48,6 +48,7 @@ const TARGETS: &[&str] = &[
     "rules",
     "telegram",
     "webhook",
+    "acp",
     "body",
 ];
 

@@ -47,6 +47,11 @@ fn openai_completions() {
 }
 
 #[test]
+fn acp() {
+    first_inputs("acp");
+}
+
+#[test]
 fn openai_responses() {
     first_inputs("openai-responses");
 }
