@@ -1,6 +1,6 @@
 //! Rules of the Agent Client Protocol (v1): permissions, files and terminals become calls, and agents are kept in a mode in which they ask.
 //!
-//! Sources: docs/protocol/proxies.md, https://agentclientprotocol.com.
+//! Sources: docs/protocol/proxies.md, <https://agentclientprotocol.com>.
 
 mod agent_side;
 mod agents;
