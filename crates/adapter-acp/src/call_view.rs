@@ -17,7 +17,7 @@ const TITLE: usize = 200;
 /// Tool that keeps the list of tasks.
 const TODO: &str = "todo_write";
 
-/// A call, as far as an editor is told of it.
+/// A call in the form in which the editor shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CallView {
     /// The model's id of the call.

@@ -200,7 +200,7 @@ impl GuardedProgram {
         format!("{command}{BLOCK}")
     }
 
-    /// Reports whether the text of settings has a guard in it, whoever added it.
+    /// Reports whether the text of settings has a guard in it, also one without a receipt.
     pub(crate) fn has_guard(self, scope: GuardScope, text: &str) -> bool {
         let hook = format!(" hook {} ", self.name());
         let is_ours = |text: &str| text.contains(&hook) && text.contains(BLOCK);

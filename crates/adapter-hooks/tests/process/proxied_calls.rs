@@ -131,6 +131,8 @@ fn a_gateway_that_ends_while_a_call_waits_says_nothing() {
     assert!(proxy.read().unwrap()["ok"]["gate"].is_string());
     gateway.stop();
     assert_eq!(proxy.read(), None, "an orderly end is no denial");
+    let log = gateway.log_text();
+    assert!(!log.contains("panicked"), "{log}");
 }
 
 #[test]

@@ -44,10 +44,11 @@ impl ProxiedConnection<'_> {
         let (line_sender, mut lines) = mpsc::channel(1);
         let reader = tokio::spawn(read_lines(reading, line_sender));
         let mut shown = None;
-        let decision = loop {
+        // None if the proxy has gone before the end of the decision.
+        let ended = loop {
             tokio::select! {
                 biased;
-                decision = &mut deciding => break decision,
+                decision = &mut deciding => break Some(decision),
                 Some(gate) = gates.recv() => {
                     // It is reported again and again while the call waits.
                     if shown.replace(gate) != Some(gate) && self.show_gate(gate, writing).await.is_err() {
@@ -62,13 +63,15 @@ impl ProxiedConnection<'_> {
             }
         };
         reader.abort();
-        let Some(decision) = decision else {
+        if ended.is_none() {
             cancel.cancel();
-            drop(deciding.await);
+            drop((&mut deciding).await);
+        }
+        drop(deciding);
+        let Some(Some(decision)) = ended else {
             delivery.abandon();
             return Ok(());
         };
-        drop(deciding);
         let written = write_answer(writing, &ProxyAnswer::Decided(decision)).await;
         if written.is_ok() {
             delivery.confirm();
