@@ -420,6 +420,7 @@
   };
   const part = (told) => {
     if (!live || parts.has(told.index)) return;
+    find(".notice", live)?.remove();
     const article = document.createElement("article");
     article.className = `said ${told.kind === "thinking" ? "thinking" : "agent"}`;
     const head = document.createElement("header");
@@ -438,6 +439,16 @@
     const isAtEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 160;
     text.append(told.text);
     if (isAtEnd) scrollTo({ top: document.documentElement.scrollHeight });
+  };
+  // A provider that says nothing; gone with the next piece of the answer.
+  const notice = (told) => {
+    if (!live) return;
+    const text = find(".notice", live) || document.createElement("p");
+    text.className = "notice";
+    text.setAttribute("role", "status");
+    text.textContent = told.text;
+    live.append(text);
+    tail(false);
   };
   const progress = (told) => {
     if (!live) return;

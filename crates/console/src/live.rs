@@ -250,7 +250,8 @@ impl ConsoleBroadcast {
                 sse::encode_frame(None, "delta", &json!({ "index": index, "text": text }))
             }
             // The record has the result.
-            LiveKind::PartEnded { .. } | LiveKind::Idle { .. } => return,
+            LiveKind::PartEnded { .. } => return,
+            LiveKind::Idle { .. } => sse::encode_frame(None, "notice", &json!({ "text": frame.kind.idle_notice() })),
             LiveKind::CallProgress { content, .. } => {
                 let text = text_of(content);
                 let shown = text.chars().count().saturating_sub(OUTPUT);
@@ -378,5 +379,16 @@ mod tests {
         let next = then.try_recv().unwrap().bytes;
         assert!(std::str::from_utf8(&next).unwrap().contains(r#"{"index":0,"text":"you"}"#), "{next:?}");
         assert!(live.join(Lsn(0), Some(&SessionId::new("t"))).first.is_empty(), "others are told nothing of it");
+    }
+
+    #[test]
+    fn a_window_is_sent_the_notice_of_a_silent_provider() {
+        let live = live();
+        let mut updates = live.join(Lsn(0), Some(&SessionId::new("s"))).then;
+        let seconds = std::time::Duration::from_secs;
+        live.send_frame(&live_frame(LiveKind::Idle { since: seconds(30), limit: seconds(120) }));
+        let sent = updates.try_recv().unwrap().bytes;
+        let want = "event: notice\ndata: {\"text\":\"The model provider keeps the connection alive but has sent nothing of an answer for 30 s. The request fails after 120 s.\"}\n\n";
+        assert_eq!(std::str::from_utf8(&sent), Ok(want));
     }
 }

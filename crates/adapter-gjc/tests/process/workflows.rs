@@ -2,7 +2,7 @@
 
 use countersign_testkit::process::{
     FramePosition, HostFixture, RpcHost, eventually,
-    provider::{ProviderReply, bash_part, call_part, text_reply},
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -356,4 +356,20 @@ fn a_host_that_closes_its_end_of_standard_output_ends_the_process() {
         assert_eq!(code, Some(0), "{product}");
         drop(input);
     }
+}
+
+#[test]
+fn a_host_is_notified_of_a_provider_that_only_keeps_the_connection_alive() {
+    let place = HostFixture::with_config("providers: { streamIdleTimeoutSeconds: 1 }\nretry: { maxRetries: 0 }\n");
+    place
+        .provider
+        .script_replies([ProviderReply::new(vec![ReplyPart::Raw(": PROCESSING\n\n".into()), ReplyPart::Hang])]);
+    let mut host = start(&place, &[]);
+    let from = host.send_prompt("go");
+    let notice = host.wait_frame(from, "the notice", |frame| frame["method"] == "notify");
+    let message = "The model provider keeps the connection alive but has sent nothing of an answer for 0 s. The request fails after 1 s.";
+    assert_eq!((&notice["notifyType"], &notice["message"]), (&json!("info"), &json!(message)));
+    event(&host, from, "agent_end");
+    turn(&mut host, "better?");
+    host.close_cleanly();
 }

@@ -67,6 +67,33 @@ fn one_that_hangs_can_be_left() {
 }
 
 #[test]
+fn one_that_only_keeps_the_connection_alive_is_reported_before_it_is_left() {
+    let limit = "providers: { streamIdleTimeoutSeconds: 1 }\n";
+    let place = HostFixture::with_config(&format!("{ONCE}{limit}").replace("maxRetries: 1", "maxRetries: 0"));
+    let mut host = place.start(&[]);
+    let reply = ProviderReply::new(vec![ReplyPart::Raw(": PROCESSING\n\n".into()), ReplyPart::Hang]);
+    place.provider.script_replies([reply]);
+    let from = host.send_prompt("go");
+    let notice = host.wait_frame(from, "the notice", |frame| frame["method"] == "notify");
+    assert_eq!(
+        (&notice["notifyType"], &notice["message"]),
+        (
+            &json!("info"),
+            &json!(
+                "The model provider keeps the connection alive but has sent nothing of an answer for 0 s. The request fails after 1 s."
+            )
+        )
+    );
+    let message = of_type(&host.wait_settled(from), "turn_end").pop().unwrap()["message"].clone();
+    assert_eq!(message["stopReason"], "error", "{message}");
+    let error = "timeout: the provider keeps the connection alive but has sent no part of an answer for 1 s";
+    assert!(message["errorMessage"].as_str().unwrap().contains(error), "{message}");
+    host.run_turn("better?");
+    assert_eq!(host.message_texts().last().unwrap(), "ok");
+    host.close_cleanly();
+}
+
+#[test]
 fn a_redirect_is_not_followed() {
     let place = HostFixture::with_config(ONCE);
     let mut host = place.start(&[]);
