@@ -22,7 +22,7 @@ fn the_stream_of_a_session_has_turns_approvals_and_tools() {
     let mut stream = SseStream::for_session(&gateway, "session", &session);
     assert_eq!(stream.next_named("initial"), json!({ "session_id": session }));
     talk.provider.script_replies([
-        ProviderReply::new(vec![bash_part("c1", "echo hello # there\ndate")]),
+        ProviderReply::new(vec![bash_part("c1", "echo hello # the\u{202e}re\ndate")]),
         text_reply("it said hello"),
     ]);
     let turn = http.start_chat(&session, "begin");
@@ -36,7 +36,8 @@ fn the_stream_of_a_session_has_turns_approvals_and_tools() {
     );
     // A client puts it into one line: there too it shows each line, its program and its folder.
     let shown = required["description"].as_str().unwrap();
-    assert!(shown.ends_with(": echo hello # there\\u{a}date") && shown.contains(" (bash in /"), "{required}");
+    // What nobody sees is escaped once: a second time would show the escape of a backslash.
+    assert!(shown.ends_with(": echo hello # the\\u{202e}re\\u{a}date") && shown.contains(" (bash in /"), "{required}");
     assert_eq!(required["route"], json!(format!("/session/{session}")));
     // A late reader gets the turn and its pending gates.
     let mut late = SseStream::for_session(&gateway, "session", &session);
