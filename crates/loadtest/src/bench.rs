@@ -16,6 +16,7 @@ mod long_session;
 mod mcp;
 pub(crate) mod node;
 mod picture;
+mod proxies;
 mod report;
 mod rules_file;
 mod scale;
@@ -339,6 +340,13 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
             Ok((rules.at_10_000 / rules.at_1_000, None))
         },
     );
+    suite.measure(
+        BenchFigure::new("10,000 rules: start of the gateway", FigureUnit::Millis).with_target(500.0),
+        &mut || {
+            let rules = rules.get_result()?;
+            Ok((rules.start_at_10_000, Some(rules.start_at_1_000)))
+        },
+    );
     suite.group = FigureGroup::OmpAndGjc;
     let session = lazy_measurement(|| long_session::measure(&binary));
     suite.measure(
@@ -375,6 +383,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
     audit::measure_all(&binary, &mut suite);
     mcp::measure_all(&binary, &mut suite);
     hooks::measure_all(&binary, &mut suite);
+    proxies::measure_all(&binary, &mut suite);
     scale::measure_all(&binary, options.large, &mut suite);
     let figures = suite.figures;
     if let Some(file) = &options.report {

@@ -1,5 +1,5 @@
 //! Time from a rules file to a decision: the file is read, compiled and checked for rules that make no sense, and one call is
-//! judged, in a process of its own.
+//! judged, in a process of its own; and time from the start of a gateway with such a file until it is ready.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command, time::Instant};
 
@@ -7,30 +7,38 @@ use anyhow::{Context as _, bail};
 
 use crate::{
     bench::{figure::median, to_millis},
-    fixture::scratch::ScratchFolder,
+    fixture::{
+        gateway::{GatewayProcess, service_config},
+        scratch::ScratchFolder,
+    },
 };
 
 /// Number of measurements of each file.
 const ROUNDS: usize = 7;
 
-/// Milliseconds for 10,000 rules and for 1,000, in the layout that takes longest.
-pub(crate) struct FileToDecision {
+/// Milliseconds for 10,000 rules and for 1,000, each in the layout that takes longest.
+pub(crate) struct RulesFileTimes {
     pub(crate) at_10_000: f64,
     pub(crate) at_1_000: f64,
+    /// From the start of the gateway until it is ready, on a record that was there before.
+    pub(crate) start_at_10_000: f64,
+    pub(crate) start_at_1_000: f64,
 }
 
-pub(crate) fn measure(binary: &Path) -> anyhow::Result<FileToDecision> {
-    let mut slowest = FileToDecision { at_10_000: 0.0, at_1_000: 0.0 };
+pub(crate) fn measure(binary: &Path) -> anyhow::Result<RulesFileTimes> {
+    let (mut decision, mut start) = ((0.0, 0.0), (0.0, 0.0));
     for layout in LAYOUTS {
-        let took = FileToDecision {
-            at_10_000: measure_layout(binary, layout, 10_000)?,
-            at_1_000: measure_layout(binary, layout, 1_000)?,
-        };
-        if took.at_10_000 > slowest.at_10_000 {
-            slowest = took;
+        let at_10_000 = time_decision(binary, layout, 10_000)?;
+        if at_10_000 > decision.0 {
+            decision = (at_10_000, time_decision(binary, layout, 1_000)?);
+        }
+        let at_10_000 = time_start(binary, layout, 10_000)?;
+        if at_10_000 > start.0 {
+            start = (at_10_000, time_start(binary, layout, 1_000)?);
         }
     }
-    Ok(slowest)
+    let ((at_10_000, at_1_000), (start_at_10_000, start_at_1_000)) = (decision, start);
+    Ok(RulesFileTimes { at_10_000, at_1_000, start_at_10_000, start_at_1_000 })
 }
 
 /// A rule of a file, by its number.
@@ -73,14 +81,18 @@ fn rule_with_pattern(pattern: &str, at: usize) -> String {
     format!("{{ pattern: \"{pattern}\", action: {} }}", if at.is_multiple_of(3) { "deny" } else { "allow" })
 }
 
-fn measure_layout(binary: &Path, layout: RuleLayout, rules: usize) -> anyhow::Result<f64> {
-    let scratch = ScratchFolder::new("rules")?;
-    let file = scratch.path().join("permissions.yaml");
+fn rules_text(layout: RuleLayout, rules: usize) -> anyhow::Result<String> {
     let mut text = String::from("rules:\n");
     for at in 0..rules {
         writeln!(text, "  - {}", layout(at))?;
     }
-    fs::write(&file, text)?;
+    Ok(text)
+}
+
+fn time_decision(binary: &Path, layout: RuleLayout, rules: usize) -> anyhow::Result<f64> {
+    let scratch = ScratchFolder::new("rules")?;
+    let file = scratch.path().join("permissions.yaml");
+    fs::write(&file, rules_text(layout, rules)?)?;
     let mut took = Vec::new();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
@@ -94,6 +106,22 @@ fn measure_layout(binary: &Path, layout: RuleLayout, rules: usize) -> anyhow::Re
         if !output.status.success() {
             bail!("policy explain: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
+    }
+    median(took).context("nothing was measured")
+}
+
+/// Returns the milliseconds from the start of a gateway until it is ready; the first start, which creates its files, is not counted.
+fn time_start(binary: &Path, layout: RuleLayout, rules: usize) -> anyhow::Result<f64> {
+    // No call is made.
+    let config = format!("{}agent: {{ token: bench }}\n", service_config(([127, 0, 0, 1], 9).into()));
+    let scratch = ScratchFolder::new("rules-start")?;
+    let mut gateway = GatewayProcess::start_in(binary, scratch, &config, &rules_text(layout, rules)?)?;
+    let mut took = Vec::new();
+    for _ in 0..ROUNDS {
+        let scratch = gateway.stop()?;
+        let begun = Instant::now();
+        gateway = GatewayProcess::run(binary, scratch)?;
+        took.push(to_millis(begun.elapsed()));
     }
     median(took).context("nothing was measured")
 }
