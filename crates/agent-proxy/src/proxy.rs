@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::mpsc,
-    task::{AbortHandle, JoinHandle},
+    task::{AbortHandle, JoinHandle, JoinSet},
     time::Instant,
 };
 
@@ -22,6 +22,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LAST_LINES: Duration = Duration::from_secs(1);
 /// Time for the last lines to a client.
 const LAST_WRITES: Duration = Duration::from_secs(5);
+/// Time for the last reports of calls that ran.
+const LAST_REPORTS: Duration = Duration::from_secs(5);
 
 /// How a proxy ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub struct Proxy<I, D> {
     decider: Arc<D>,
     notice: fn(&str),
     waiting: BTreeMap<CallToken, WaitingCall>,
+    /// Reports that have not arrived at the gateway.
+    reports: JoinSet<()>,
     events: mpsc::UnboundedSender<CallEvent>,
     received: mpsc::UnboundedReceiver<CallEvent>,
 }
@@ -87,7 +91,15 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
     /// Creates a proxy. Texts for the user go to `notice`.
     pub fn new(interceptor: I, decider: D, notice: fn(&str)) -> Self {
         let (events, received) = mpsc::unbounded_channel();
-        Self { interceptor, decider: Arc::new(decider), notice, waiting: BTreeMap::new(), events, received }
+        Self {
+            interceptor,
+            decider: Arc::new(decider),
+            notice,
+            waiting: BTreeMap::new(),
+            reports: JoinSet::new(),
+            events,
+            received,
+        }
     }
 
     /// Runs until the client or the agent has gone, or `stop` is ready. `ended` becomes ready when the process of the agent has ended,
@@ -154,10 +166,7 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
                 }
                 ProxyEvent::Call(_) => {}
                 ProxyEvent::Deadline => self.interceptor.time_passed(now, &mut actions),
-                ProxyEvent::ClientUnreachable => {
-                    self.abandon_all();
-                    return ProxyEnd::Client;
-                }
+                ProxyEvent::ClientUnreachable => break ProxyEnd::Client,
                 ProxyEvent::AgentUnreachable => break ProxyEnd::Agent("the agent closed its input".to_owned()),
                 ProxyEvent::ProcessEnded(how) => {
                     has_ended = Some(how);
@@ -177,6 +186,7 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
         }
         drop(to_client);
         finish_writing(client_writing).await;
+        self.finish_reports().await;
         end
     }
 
@@ -238,9 +248,11 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
         self.waiting.insert(token, WaitingCall { task: task.abort_handle(), answers });
     }
 
-    fn start_report(&self, call: AgentCall) {
+    fn start_report(&mut self, call: AgentCall) {
+        // Those that have ended take no room.
+        while self.reports.try_join_next().is_some() {}
         let (decider, notice) = (Arc::clone(&self.decider), self.notice);
-        tokio::spawn(async move {
+        self.reports.spawn(async move {
             let tool = call.tool.clone();
             if let Err(problem) = decider.report_run(call).await {
                 notice(&format!(
@@ -248,6 +260,17 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
                 ));
             }
         });
+    }
+
+    /// Waits for the reports that are under way.
+    async fn finish_reports(&mut self) {
+        let arrived = async { while self.reports.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_REPORTS, arrived).await.is_err() {
+            let count = self.reports.len();
+            (self.notice)(&format!(
+                "{count} calls ran that were not allowed in this form, and are not recorded: the gateway did not answer"
+            ));
+        }
     }
 
     fn abandon_all(&mut self) {

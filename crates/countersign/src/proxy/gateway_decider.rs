@@ -45,6 +45,19 @@ enum Undecided {
     Refused(String),
 }
 
+/// Wait for a gateway that has gone.
+struct Reconnection {
+    gone_at: Option<Instant>,
+    /// Time until the next attempt.
+    pause: Duration,
+}
+
+impl Default for Reconnection {
+    fn default() -> Self {
+        Self { gone_at: None, pause: FIRST_PAUSE }
+    }
+}
+
 impl GatewayDecider {
     pub(super) fn new(program: &'static str, gateway: DecidingGateway) -> Self {
         let DecidingGateway { folder, reconnect } = gateway;
@@ -80,6 +93,36 @@ impl GatewayDecider {
         stream.write_all(&line).await.map_err(|_| Undecided::Gone(self.no_gateway()))?;
         self.was_reached.store(true, Ordering::Relaxed);
         Ok(stream)
+    }
+
+    /// Waits before the next attempt. False if the gateway was never there, or has been gone for too long.
+    async fn waits_for_gateway(&self, reconnection: &mut Reconnection, requested_at: Instant) -> bool {
+        // One that was there for a while has gone only now.
+        if requested_at.elapsed() > LONGEST_PAUSE {
+            *reconnection = Reconnection::default();
+        }
+        let gone_at = *reconnection.gone_at.get_or_insert_with(Instant::now);
+        if !self.was_reached.load(Ordering::Relaxed) || gone_at.elapsed() >= self.reconnect {
+            return false;
+        }
+        sleep(reconnection.pause).await;
+        reconnection.pause = (reconnection.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+
+    /// Reports once a call that ran.
+    async fn report_once(&self, request: &Request) -> Result<(), Undecided> {
+        let mut reading = BufReader::new(self.connect(request).await?);
+        let mut line = String::new();
+        match reading.read_line(&mut line).await {
+            Ok(_) if line.ends_with('\n') => {}
+            Ok(_) | Err(_) => return Err(Undecided::Gone(self.no_gateway())),
+        }
+        match serde_json::from_str(&line) {
+            Ok(ControlReply::Ok(_)) => Ok(()),
+            Ok(ControlReply::Error(problem)) => Err(Undecided::Refused(problem)),
+            Err(error) => Err(Undecided::Refused(format!("invalid answer of the gateway: {error}"))),
+        }
     }
 
     /// Asks once, and passes the gate and its answers on.
@@ -150,24 +193,16 @@ async fn read_reply(
 impl Decider for GatewayDecider {
     async fn decide(&self, call: AgentCall, mut links: CallLinks) -> CallDecision {
         let request = Request::ProxiedCall(Box::new(self.proxied(call)));
-        let (mut given, mut gone_at, mut pause) = (None, None, FIRST_PAUSE);
+        let (mut given, mut reconnection) = (None, Reconnection::default());
         loop {
             let requested_at = Instant::now();
             match self.ask(&request, &mut links, &mut given).await {
                 Ok(decision) => return decision,
                 Err(Undecided::Refused(reason)) => return CallDecision::Deny(reason),
                 Err(Undecided::Gone(reason)) => {
-                    // One that was there for a while has gone only now.
-                    if requested_at.elapsed() > LONGEST_PAUSE {
-                        (gone_at, pause) = (None, FIRST_PAUSE);
-                    }
-                    let gone_at = *gone_at.get_or_insert_with(Instant::now);
-                    let may_come_back = self.was_reached.load(Ordering::Relaxed);
-                    if !may_come_back || gone_at.elapsed() >= self.reconnect {
+                    if !self.waits_for_gateway(&mut reconnection, requested_at).await {
                         return CallDecision::Deny(reason);
                     }
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }
@@ -175,16 +210,18 @@ impl Decider for GatewayDecider {
 
     async fn report_run(&self, call: AgentCall) -> Result<(), String> {
         let request = Request::ProxiedRun(Box::new(self.proxied(call)));
-        let problem = |undecided| match undecided {
-            Undecided::Gone(problem) | Undecided::Refused(problem) => problem,
-        };
-        let mut reading = BufReader::new(self.connect(&request).await.map_err(problem)?);
-        let mut line = String::new();
-        reading.read_line(&mut line).await.map_err(|error| error.to_string())?;
-        match serde_json::from_str(&line) {
-            Ok(ControlReply::Ok(_)) => Ok(()),
-            Ok(ControlReply::Error(problem)) => Err(problem),
-            Err(_) => Err(self.no_gateway()),
+        let mut reconnection = Reconnection::default();
+        loop {
+            let requested_at = Instant::now();
+            match self.report_once(&request).await {
+                Ok(()) => return Ok(()),
+                Err(Undecided::Refused(problem)) => return Err(problem),
+                Err(Undecided::Gone(problem)) => {
+                    if !self.waits_for_gateway(&mut reconnection, requested_at).await {
+                        return Err(problem);
+                    }
+                }
+            }
         }
     }
 }
