@@ -32,6 +32,9 @@ const VERSIONS: &[ProtocolVersion] =
 /// Interval of the check whether a client is still connected.
 const CLIENT_CHECK: Duration = Duration::from_secs(60);
 
+/// Longest time between the end of all calls and the end of the connection.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+
 const INSTRUCTIONS: &str = "Tools of a Countersign gateway. A call may wait until a person approves it. If your call times \
     out, repeat it with the same arguments: it continues to wait, and an action runs once. Do not retry what was denied.";
 
@@ -40,6 +43,8 @@ const INSTRUCTIONS: &str = "Tools of a Countersign gateway. A call may wait unti
 pub(super) struct RequestOrigin {
     pub(super) requester: Arc<Requester>,
     pub(super) delivery: Delivery,
+    /// The client repeats a request without a reply on its next connection.
+    pub(super) is_repeated: bool,
 }
 
 /// Handler of a connection, or of a session over HTTP.
@@ -115,6 +120,11 @@ impl McpServer {
         };
         match call.run().await {
             Ok(outcome) => Ok(form.encode_outcome(&outcome)),
+            // The reply is that of the gateway that comes back. The end of the connection ends this request.
+            Err(CallProblem::Closing) if origin.is_repeated => {
+                tokio::time::sleep(CLOSE_LIMIT).await;
+                Err(ErrorData::internal_error(CallProblem::Closing.to_string(), None))
+            }
             // No host may take a lost gateway for a decision.
             Err(problem @ (CallProblem::Closing | CallProblem::Cancelled(_))) => {
                 Err(ErrorData::internal_error(problem.to_string(), None))

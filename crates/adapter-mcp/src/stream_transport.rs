@@ -127,7 +127,7 @@ impl<R: AsyncRead + Send + Unpin> StreamTransport<R> {
                 }
                 let delivery = Delivery::default();
                 self.open.insert(id, delivery.clone());
-                let origin = RequestOrigin { requester: Arc::clone(&self.requester), delivery };
+                let origin = RequestOrigin { requester: Arc::clone(&self.requester), delivery, is_repeated: true };
                 request.request.extensions_mut().insert(origin);
             }
             // The service sends no reply to a cancelled request.

@@ -7,7 +7,7 @@ mod relay;
 
 use std::{
     fs,
-    io::{self, BufRead as _, BufReader, ErrorKind, Write as _},
+    io::{self, BufReader},
     net::Shutdown,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -18,17 +18,16 @@ use std::{
 use anyhow::bail;
 use countersign_config::ConfigFlags;
 use countersign_gateway::{
-    control::{ControlReply, FILE, Request},
+    control::{FILE, Request},
     mcp_tools::STARTED_BY,
 };
 
 use self::relay::{ConnectProblem, GatewayConnection, GatewayConnector};
-use crate::{exit::fail_with, serve};
-
-/// Time for the last answers once the host has gone.
-const FAREWELL: Duration = Duration::from_secs(10);
-/// Size of the buffers of lines, in bytes.
-const CHUNK: usize = 64 * 1024;
+use crate::{
+    exit::fail_with,
+    serve,
+    socket_pipe::{self, CHUNK, FAREWELL, OpenFault, open_connection},
+};
 
 /// Connects the host to the gateway whose data directory is `folder`.
 pub(crate) fn run(folder: &Path) -> anyhow::Result<ExitCode> {
@@ -68,15 +67,13 @@ impl GatewayConnector for SocketConnector {
 
     fn connect(&mut self) -> Result<GatewayConnection<BufReader<UnixStream>, UnixStream>, ConnectProblem> {
         let folder = self.folder.display();
-        let absent = |problem: String| ConnectProblem::Absent(problem);
-        let stream = UnixStream::connect(self.folder.join(FILE)).map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => absent(format!(
-                "no gateway runs with the data directory {folder}: start one with `countersign serve`, or select another with \
-                 --config or --data"
-            )),
-            _ => absent(format!("cannot connect to the gateway in {folder}: {error}")),
-        })?;
-        let opened = open_connection(&stream).map_err(|error| match error {
+        let absent = ConnectProblem::Absent;
+        let stream = match socket_pipe::connect(&self.folder) {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return Err(absent(socket_pipe::no_gateway(&self.folder).to_string())),
+            Err(error) => return Err(absent(format!("{error:#}"))),
+        };
+        let opened = open_connection(&stream, &Request::Mcp).map_err(|fault| match fault {
             OpenFault::Lost(error) => absent(format!("the gateway in {folder} closed the connection: {error}")),
             OpenFault::Refused(problem) => ConnectProblem::Refused(problem),
         })?;
@@ -85,20 +82,6 @@ impl GatewayConnector for SocketConnector {
 
     fn pause(&mut self, pause: Duration) {
         std::thread::sleep(pause);
-    }
-}
-
-/// Reason why a connection of MCP was not opened.
-enum OpenFault {
-    /// The connection failed.
-    Lost(io::Error),
-    /// The gateway refuses it.
-    Refused(String),
-}
-
-impl From<io::Error> for OpenFault {
-    fn from(error: io::Error) -> Self {
-        Self::Lost(error)
     }
 }
 
@@ -127,23 +110,6 @@ pub(crate) fn run_standalone(
     let port = config.is_none().then_some(0);
     let flags = ConfigFlags { data, port, ..ConfigFlags::default() };
     serve::run_for_host(serve::ServeOptions { config, flags })
-}
-
-/// Asks for a connection of MCP and returns its reading side.
-fn open_connection(mut stream: &UnixStream) -> Result<BufReader<UnixStream>, OpenFault> {
-    let mut line = serde_json::to_vec(&Request::Mcp).map_err(io::Error::from)?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    let mut reading = BufReader::with_capacity(CHUNK, stream.try_clone()?);
-    let mut answer = String::new();
-    if reading.read_line(&mut answer)? == 0 {
-        return Err(OpenFault::Lost(ErrorKind::UnexpectedEof.into()));
-    }
-    match serde_json::from_str(&answer) {
-        Ok(ControlReply::Ok(_)) => Ok(reading),
-        Ok(ControlReply::Error(problem)) => Err(OpenFault::Refused(problem)),
-        Err(error) => Err(OpenFault::Refused(format!("invalid answer of the gateway: {error}"))),
-    }
 }
 
 fn is_same(folder: &Path, other: &Path) -> bool {

@@ -15,15 +15,15 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use countersign_gateway::control::{ControlReply, FILE, Request};
 
 use crate::exit::fail_with;
 
 /// Time for the last answers once the host has gone.
-const FAREWELL: Duration = Duration::from_secs(10);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(10);
 /// Number of bytes that are read at once.
-const CHUNK: usize = 64 * 1024;
+pub(crate) const CHUNK: usize = 64 * 1024;
 
 /// Connects to the gateway whose data directory is `folder`. `None` if none runs with it.
 pub(crate) fn connect(folder: &Path) -> anyhow::Result<Option<UnixStream>> {
@@ -47,7 +47,12 @@ pub(crate) fn no_gateway(folder: &Path) -> anyhow::Error {
 
 /// Hands the connection to `request`, and passes everything on until one side has gone. `left` tells what stays if that was the gateway.
 pub(crate) fn run(stream: &UnixStream, request: &Request, folder: &Path, left: &str) -> anyhow::Result<ExitCode> {
-    let reading = open_connection(stream, request)?;
+    let reading = open_connection(stream, request).map_err(|fault| match fault {
+        OpenFault::Lost(error) => {
+            anyhow::Error::from(error).context(format!("the gateway in {} closed the connection", folder.display()))
+        }
+        OpenFault::Refused(problem) => anyhow::Error::msg(problem),
+    })?;
     let mut writing = stream.try_clone()?;
     let host_gone = Arc::new(AtomicBool::new(false));
     let is_gone = Arc::clone(&host_gone);
@@ -71,20 +76,34 @@ pub(crate) fn run(stream: &UnixStream, request: &Request, folder: &Path, left: &
     Ok(fail_with(&format!("the gateway with the data directory {folder} has gone: {left}")))
 }
 
+/// Reason why a connection was not opened.
+pub(crate) enum OpenFault {
+    /// The connection failed.
+    Lost(io::Error),
+    /// The gateway refuses it.
+    Refused(String),
+}
+
+impl From<io::Error> for OpenFault {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
 /// Asks for a connection and returns its reading side.
-fn open_connection(mut stream: &UnixStream, request: &Request) -> anyhow::Result<BufReader<UnixStream>> {
-    let mut line = serde_json::to_vec(request)?;
+pub(crate) fn open_connection(mut stream: &UnixStream, request: &Request) -> Result<BufReader<UnixStream>, OpenFault> {
+    let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
     line.push(b'\n');
-    stream.write_all(&line).context("cannot write to the gateway")?;
+    stream.write_all(&line)?;
     let mut reading = BufReader::with_capacity(CHUNK, stream.try_clone()?);
     let mut answer = String::new();
-    if reading.read_line(&mut answer).context("cannot read from the gateway")? == 0 {
-        bail!("the gateway closed the connection");
+    if reading.read_line(&mut answer)? == 0 {
+        return Err(OpenFault::Lost(ErrorKind::UnexpectedEof.into()));
     }
     match serde_json::from_str(&answer) {
         Ok(ControlReply::Ok(_)) => Ok(reading),
-        Ok(ControlReply::Error(problem)) => bail!("{problem}"),
-        Err(error) => bail!("invalid answer of the gateway: {error}"),
+        Ok(ControlReply::Error(problem)) => Err(OpenFault::Refused(problem)),
+        Err(error) => Err(OpenFault::Refused(format!("invalid answer of the gateway: {error}"))),
     }
 }
 
