@@ -157,3 +157,86 @@ fn a_file_that_the_program_would_not_read_is_left_alone() {
         assert_eq!(place.files(), before);
     }
 }
+
+#[test]
+fn programs_that_are_not_installed_are_guarded_only_if_that_needs_no_word_of_theirs() {
+    let place = Fixture::without_agent();
+    let before = place.files();
+    let refused = place.guard(&["opencode", "--yes"]);
+    assert!(refused.code == Some(1) && refused.err.contains("the version of opencode is not known"), "{refused:?}");
+    // Codex computes the digest of a hook itself.
+    let refused = place.guard(&["codex", "--yes", "--accept-open"]);
+    assert!(refused.code == Some(1) && refused.err.to_lowercase().contains("codex"), "{refused:?}");
+    assert_eq!(place.files(), before);
+}
+
+#[test]
+fn files_of_opencode_are_byte_identical_once_the_guard_is_taken_away() {
+    for settings in [
+        None,
+        Some("{}"),
+        Some("{ \"theme\": \"dark\", // mine\n  \"permission\": { \"edit\": \"allow\" },\n}\n"),
+        Some("{\r\n\t\"plugin\": [\"./own.js\"],\r\n\t\"permission\": \"ask\"\r\n}"),
+    ] {
+        let place = Fixture::without_agent();
+        let folder = place.home.join(".config/opencode");
+        let file = folder.join("opencode.json");
+        if let Some(text) = settings {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(&file, text).unwrap();
+        }
+        let before = place.files();
+        let shown = place.guard(&["opencode", "--accept-open", "--dry-run"]);
+        assert_eq!(shown.code, Some(0), "{settings:?}: {shown:?}");
+        assert!(shown.out.contains("countersign.mjs") && shown.out.contains("Grade: cooperative"), "{shown:?}");
+        assert_eq!(place.files(), before, "{settings:?}");
+        let guarded = place.guard(&["opencode", "--accept-open", "--yes"]);
+        assert_eq!(guarded.code, Some(0), "{settings:?}: {guarded:?}");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("countersign.mjs"), "{text}");
+        let plugin = place.home.join(".local/state/countersign/guard/opencode/countersign.mjs");
+        assert!(fs::read_to_string(plugin).unwrap().contains("hook"), "the plugin starts the hook");
+        let ended = place.run(&["unguard", "opencode"]);
+        assert_eq!(ended.code, Some(0), "{settings:?}: {ended:?}");
+        assert_eq!(place.files(), before, "{settings:?}");
+    }
+}
+
+#[test]
+fn a_service_of_the_user_is_written_shown_and_removed() {
+    let place = Fixture::without_agent();
+    let before = place.files();
+    let shown = place.guard(&["--service", "--dry-run"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let data = format!("serve --data \"{}\"", place.gateway.data_dir().display());
+    assert!(shown.out.contains("ExecStart=") && shown.out.contains(&data), "{shown:?}");
+    assert_eq!(place.files(), before);
+    let refused = place.guard(&["--service"]);
+    assert!(refused.code != Some(0) && refused.err.contains("--yes"), "no terminal to agree at: {refused:?}");
+    assert_eq!(place.files(), before);
+    let written = place.guard(&["--service", "--yes"]);
+    assert!(
+        written.code == Some(0) && written.out.contains("systemctl --user enable --now countersign"),
+        "{written:?}"
+    );
+    let unit = place.home.join(".config/systemd/user/countersign.service");
+    let text = fs::read_to_string(&unit).unwrap();
+    assert!(text.contains(&data), "{text}");
+    // A denial names the command that starts it.
+    let hook = place.guard(&["claude", "--accept-open", "--yes"]);
+    assert!(hook.out.contains("systemctl --user start countersign"), "{hook:?}");
+    assert_eq!(place.run(&["unguard", "claude"]).code, Some(0));
+    fs::write(&unit, format!("{text}# mine\n")).unwrap();
+    for arguments in [&["guard", "--service", "--yes"][..], &["unguard"]] {
+        let refused = place.run(arguments);
+        assert!(refused.code == Some(1) && refused.err.contains("countersign.service"), "{refused:?}");
+    }
+    fs::write(&unit, text).unwrap();
+    let removed = place.run(&["unguard"]);
+    assert!(removed.code == Some(0) && removed.out.contains("removed"), "{removed:?}");
+    assert!(!unit.exists());
+    let none = place.run(&["unguard"]);
+    assert!(none.code == Some(1) && none.err.contains("there is no"), "{none:?}");
+    let both = place.guard(&["--service", "claude"]);
+    assert!(both.code != Some(0) && both.err.contains("--service"), "{both:?}");
+}

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod acp;
+mod acp_proxy;
 mod audit_record;
 mod backup_targets;
 mod backups;
 mod beginner_mistakes;
 mod book;
 mod clocks_and_timeouts;
+mod codex_proxy;
 mod completions;
 mod config_and_doctor;
 mod crash;
@@ -28,6 +30,7 @@ mod mcp_questions;
 mod mcp_servers;
 mod operations;
 mod packaged_unit;
+mod proxied_agent;
 mod recorded_sessions;
 mod resource_exhaustion;
 mod self_approval;
