@@ -3,13 +3,16 @@
 //! Opt-in: it installs the pinned versions with npm. No run leaves loopback, and each has a home of its own.
 
 mod case_context;
+mod case_outcome;
+mod case_run;
 mod guarded_program;
 mod hook_cases;
-mod hook_outcome;
 mod host_program;
 mod mcp_cases;
 mod outcome_table;
 mod process;
+mod proxied_program;
+mod proxy_cases;
 mod relay;
 mod scratch_gateway;
 
@@ -25,13 +28,13 @@ use countersign_scripted_model::StubServer;
 
 use crate::{
     agents::{
-        case_context::CaseContext, hook_cases::HookCase, host_program::HostProgram, mcp_cases::McpCase,
-        outcome_table::OutcomeTable,
+        case_context::CaseContext, case_outcome::CaseOutcome, hook_cases::HookCase, host_program::HostProgram,
+        mcp_cases::McpCase, outcome_table::OutcomeTable, proxy_cases::ProxyCase,
     },
     workspace::{Workspace, cargo_path},
 };
 
-const USAGE: &str = "usage: cargo xtask agents [--only claude|codex|gemini|copilot|opencode] [--cases mcp|hooks] [--case NAME] \
+const USAGE: &str = "usage: cargo xtask agents [--only claude|codex|gemini|copilot|opencode] [--cases mcp|hooks|proxies] [--case NAME] \
                      [--programs DIR] [--binary FILE]";
 
 /// Kind of cases.
@@ -39,8 +42,10 @@ const USAGE: &str = "usage: cargo xtask agents [--only claude|codex|gemini|copil
 enum CaseKind {
     /// The program calls tools of the gateway.
     Mcp,
-    /// The program asks the gateway about its own tools.
+    /// The program asks the gateway about its own tools, through a hook.
     Hooks,
+    /// The program asks its client, and the gateway stands between them.
+    Proxies,
 }
 
 /// Options of the command.
@@ -48,7 +53,7 @@ enum CaseKind {
 struct Options {
     /// The only program; none means all.
     only: Option<HostProgram>,
-    /// The only kind of cases; none means both.
+    /// The only kind of cases; none means all.
     kind: Option<CaseKind>,
     /// The only case.
     case: Option<String>,
@@ -70,7 +75,8 @@ impl Options {
                     options.kind = Some(match value.as_str() {
                         "mcp" => CaseKind::Mcp,
                         "hooks" => CaseKind::Hooks,
-                        other => bail!("--cases {other}: expected mcp or hooks"),
+                        "proxies" => CaseKind::Proxies,
+                        other => bail!("--cases {other}: expected mcp, hooks or proxies"),
                     });
                 }
                 "--case" => options.case = Some(value.clone()),
@@ -119,31 +125,48 @@ fn run_cases(workspace: &Workspace, options: &Options) -> anyhow::Result<ExitCod
                 failed += usize::from(!report_case(case.name(), || case.run(&context(case.name()))));
             }
         }
-        let mut table = OutcomeTable::read(&workspace.root.join("tests/agents"), program)?;
-        let is_updated = std::env::var_os("UPDATE_GOLDEN").is_some();
+        let mut table = FrozenOutcomes {
+            table: OutcomeTable::read(&workspace.root.join("tests/agents"), program)?,
+            is_updated: std::env::var_os("UPDATE_GOLDEN").is_some(),
+        };
         for case in HookCase::for_program(program) {
-            let name = case.name();
-            if !options.includes(CaseKind::Hooks, name) {
-                continue;
+            if options.includes(CaseKind::Hooks, case.name()) {
+                failed += usize::from(!table.report(case.name(), || case.run(&context(case.name()))));
             }
-            let is_good = report_case(name, || {
-                let outcome = case.run(&context(name))?.to_string();
-                if is_updated {
-                    table.set(name, &outcome);
-                }
-                match table.difference(name, &outcome) {
-                    None => Ok(outcome),
-                    Some(difference) => bail!(difference),
-                }
-            });
-            failed += usize::from(!is_good);
         }
-        if is_updated && options.kind != Some(CaseKind::Mcp) {
-            table.write(&HookCase::skipped(program))?;
+        for case in ProxyCase::for_program(program) {
+            if options.includes(CaseKind::Proxies, case.name()) {
+                failed += usize::from(!table.report(case.name(), || case.run(&context(case.name()))));
+            }
+        }
+        if table.is_updated && options.kind != Some(CaseKind::Mcp) {
+            table.table.write(&[HookCase::skipped(program), ProxyCase::skipped(program)].concat())?;
         }
     }
     println!("\nfiles of each run: {}", folder.join("runs").display());
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Frozen outcomes of a program, or those that become it.
+struct FrozenOutcomes {
+    table: OutcomeTable,
+    is_updated: bool,
+}
+
+impl FrozenOutcomes {
+    /// Runs a case, prints its outcome, and reports whether it is as in the table.
+    fn report(&mut self, name: &str, run: impl FnOnce() -> anyhow::Result<CaseOutcome>) -> bool {
+        report_case(name, || {
+            let outcome = run()?.to_string();
+            if self.is_updated {
+                self.table.set(name, &outcome);
+            }
+            match self.table.difference(name, &outcome) {
+                None => Ok(outcome),
+                Some(difference) => bail!(difference),
+            }
+        })
+    }
 }
 
 /// Runs a case, prints its outcome, and reports whether it is as expected.

@@ -1,4 +1,4 @@
-//! Outcome of a case with a hook, in the form in which it is compared with a table.
+//! Outcome of a case, in the form in which it is compared with a table.
 
 use std::{fmt, path::Path};
 
@@ -9,7 +9,7 @@ const LONGEST_TEXT: usize = 240;
 
 /// Outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HookOutcome {
+pub(crate) struct CaseOutcome {
     /// Words that really ran.
     pub(crate) ran: Vec<String>,
     /// What the model got for each call.
@@ -21,14 +21,14 @@ pub(crate) struct HookOutcome {
     pub(crate) open: Vec<PendingGate>,
 }
 
-impl HookOutcome {
+impl CaseOutcome {
     /// Returns everything that is listed about the gates that are left.
     pub(crate) fn rows(&self) -> String {
         self.incidents.iter().chain(&self.open).map(|gate| gate.row.as_str()).collect::<Vec<_>>().join("\n")
     }
 }
 
-impl fmt::Display for HookOutcome {
+impl fmt::Display for CaseOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ran = if self.ran.is_empty() { "nothing".to_owned() } else { self.ran.join(", ") };
         write!(f, "ran: {ran} | model: {}", self.model.join(" / "))?;

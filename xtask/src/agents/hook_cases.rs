@@ -2,7 +2,7 @@
 //!
 //! Source of the expectations: docs/protocol/hooks.md. A case fails if a call ran that had to be blocked, or the other way round.
 
-use std::{fs, thread, time::Duration};
+use std::fs;
 
 use anyhow::{Context as _, ensure};
 use countersign_scripted_model::{MessageScript, ScriptId};
@@ -10,21 +10,16 @@ use serde_json::{Value, json};
 
 use crate::agents::{
     case_context::CaseContext,
+    case_outcome::CaseOutcome,
+    case_run::{CaseRun, LIMIT},
     guarded_program::{GuardedProgram, Prompt},
-    hook_outcome::{HookOutcome, model_text},
     host_program::HostProgram,
     process::{ProcessGroup, wait_for},
-    scratch_gateway::{GateAnswer, PendingGate, ScratchGateway},
+    scratch_gateway::{GateAnswer, ScratchGateway},
 };
 
-/// Longest time for a step of a program.
-const LIMIT: Duration = Duration::from_secs(90);
 /// Wait of a hook for a person in the cases with a deadline, in seconds.
 const SHORT_WAIT: u64 = 4;
-/// Time in which a program that runs calls side by side asks about both.
-const SECOND_CALL: Duration = Duration::from_secs(6);
-/// Choices of the question about a call that ran and was not allowed. A program asks no such question.
-const INCIDENT: &str = "\"choices\":[\"Noted\"]";
 const RULES: &str = "defaults:
   - { pattern: \"bash(./mark allowed-*)\", action: allow }
   - { pattern: \"bash(./mark denied-*)\", action: deny }
@@ -165,7 +160,7 @@ impl HookCase {
     ///
     /// # Errors
     /// A step failed, or another call ran than the expectation has.
-    pub(crate) fn run(self, context: &CaseContext<'_>) -> anyhow::Result<HookOutcome> {
+    pub(crate) fn run(self, context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
         fs::create_dir_all(&context.folder)?;
         let gateway =
             ScratchGateway::prepare(context.binary, &context.folder.join("gateway"), &context.stub.url, RULES)?;
@@ -184,16 +179,6 @@ impl HookCase {
         ensure!(outcome.incidents.len() == incidents, "{incidents} incidents expected; {outcome}; {}", outcome.rows());
         Ok(outcome)
     }
-}
-
-/// Case that runs.
-struct CaseRun<'a> {
-    context: &'a CaseContext<'a>,
-    guarded: GuardedProgram<'a>,
-    gateway: ScratchGateway,
-    /// What the model got for each call.
-    model: Vec<String>,
-    notes: Vec<String>,
 }
 
 impl CaseRun<'_> {
@@ -249,32 +234,9 @@ impl CaseRun<'_> {
         }
     }
 
-    /// Adds a script with these words, the calls of a message each.
-    fn add_script(&self, messages: &[&[&str]]) -> ScriptId {
-        let call = |word: &&str| self.guarded.arguments(&format!("./mark {word}"));
-        let messages = messages.iter().map(|words| words.iter().map(call).collect()).collect();
-        self.context.stub.add_script(MessageScript { tool: self.guarded.shell_tool(), messages })
-    }
-
     fn start(&self, messages: &[&[&str]]) -> anyhow::Result<(ScriptId, ProcessGroup)> {
         let script = self.add_script(messages);
         Ok((script, self.guarded.start("run", Prompt::Text(&script.prompt()))?))
-    }
-
-    /// Waits until the program ends, and takes down what the model got for so many calls.
-    fn finish(&mut self, script: ScriptId, host: &mut ProcessGroup, calls: usize) -> anyhow::Result<()> {
-        host.wait(LIMIT).context("the program did not end")?;
-        for number in self.model.len() + 1..=calls {
-            self.note_result(script, number, Duration::ZERO);
-        }
-        Ok(())
-    }
-
-    fn note_result(&mut self, script: ScriptId, number: usize, limit: Duration) {
-        let result = self.context.stub.wait_result(script, number, limit);
-        let text = result
-            .map_or_else(|_| "nothing".to_owned(), |text| model_text(&text, &self.context.folder, self.context.binary));
-        self.model.push(text);
     }
 
     fn run_turn(&mut self, word: &str) -> anyhow::Result<()> {
@@ -293,11 +255,6 @@ impl CaseRun<'_> {
             Ok(host.leader().try_wait()?)
         })?;
         self.finish(script, &mut host, 1)
-    }
-
-    fn described_script(&self, command: &str) -> MessageScript {
-        let arguments = self.guarded.described_arguments(command);
-        MessageScript { tool: self.guarded.shell_tool(), messages: vec![vec![arguments]] }
     }
 
     fn ask_person(&mut self, answer: GateAnswer) -> anyhow::Result<()> {
@@ -379,27 +336,8 @@ impl CaseRun<'_> {
 
     fn decide_two(&mut self) -> anyhow::Result<()> {
         let (script, mut host) = self.start(&[&["ask-1", "ask-2"]])?;
-        let first = self.wait_gates(1, LIMIT)?;
-        let both = self.wait_gates(2, SECOND_CALL).unwrap_or(first);
-        self.notes.push(if both.len() == 2 { "asked side by side" } else { "asked one after the other" }.to_owned());
-        self.answer_by_word(&both)?;
-        if both.len() < 2 {
-            let next = self.wait_gates(1, LIMIT)?;
-            self.answer_by_word(&next)?;
-        }
+        self.answer_two()?;
         self.finish(script, &mut host, 2)
-    }
-
-    fn answer_by_word(&self, gates: &[PendingGate]) -> anyhow::Result<()> {
-        for gate in gates {
-            let answer = if gate.subject.contains("ask-1") { GateAnswer::Allow } else { GateAnswer::Deny };
-            self.gateway.answer_gate(&gate.id, answer)?;
-        }
-        Ok(())
-    }
-
-    fn wait_gates(&self, count: usize, limit: Duration) -> anyhow::Result<Vec<PendingGate>> {
-        wait_for("pending gate", limit, || Ok(Some(self.gateway.list_gates()?).filter(|gates| gates.len() >= count)))
     }
 
     fn ask_for_subagent(&mut self) -> anyhow::Result<()> {
@@ -433,18 +371,6 @@ impl CaseRun<'_> {
         let kind = agent.as_deref().and_then(|agent| agent.split(':').next()).unwrap_or("the main agent");
         self.notes.push(format!("asked as {kind}"));
         Ok(gate.id)
-    }
-
-    /// Takes down what is left after the program has ended.
-    fn outcome(mut self) -> anyhow::Result<HookOutcome> {
-        if !self.gateway.is_running() {
-            self.gateway.restart()?;
-        }
-        // A hook after the call may outlive its program.
-        thread::sleep(Duration::from_millis(500));
-        let gates = self.gateway.list_gates()?;
-        let (incidents, open) = gates.into_iter().partition(|gate| gate.row.contains(INCIDENT));
-        Ok(HookOutcome { ran: self.guarded.effects(), model: self.model, notes: self.notes, incidents, open })
     }
 }
 

@@ -39,7 +39,7 @@ impl OutcomeTable {
 
     /// Writes the table with the reasons of the cases that are left out.
     pub(crate) fn write(&self, skipped: &[(&str, &str)]) -> anyhow::Result<()> {
-        let mut text = String::from("# Written by `UPDATE_GOLDEN=1 cargo xtask agents --cases hooks`.\n");
+        let mut text = String::from("# Written by `UPDATE_GOLDEN=1 cargo xtask agents`.\n");
         for (case, reason) in skipped {
             text.push_str(&format!("# {case} is left out: {reason}.\n"));
         }
