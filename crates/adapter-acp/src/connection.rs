@@ -197,9 +197,12 @@ impl Connection {
     fn initialize(&mut self, params: &Value) -> Outcome<InitializeReply> {
         let params = InitializeParams::read(params)?;
         tracing::debug!(client = params.client, version = params.version, "an editor connected");
-        if let Some(context) = Arc::get_mut(&mut self.context) {
-            context.features = params.features;
-        }
+        // Open sessions have the features of the first one.
+        let Some(context) = Arc::get_mut(&mut self.context) else {
+            let why = "Invalid request: initialize: expected before the first session".to_owned();
+            return Err(RequestFailure::new(ErrorCode::InvalidRequest, why));
+        };
+        context.features = params.features;
         self.is_initialized = true;
         let models = self.context.adapter.chats.models();
         let sees_images = models.entries().any(|entry| entry.input.contains(&InputModality::Image));

@@ -91,7 +91,11 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
     request.headers_mut().remove(LAST_EVENT);
     let shown = credentials(request.headers());
     let delivery = Delivery::default();
-    let origin = RequestOrigin { requester: route.adapter.requester(&principal), delivery: delivery.clone(), is_repeated: false };
+    let origin = RequestOrigin {
+        requester: route.adapter.requester(&principal),
+        delivery: delivery.clone(),
+        is_repeated: false,
+    };
     request.extensions_mut().insert(origin);
     let response = Box::pin(route.service.handle(request)).await.map(Body::new);
     let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);

@@ -17,14 +17,16 @@ use countersign_core::{
     id::{PrincipalId, SessionId},
 };
 use countersign_mcp_client::{
-    self as mcp_client, ApprovalRequester, ApprovedNow, McpOptions, McpServers, OfferedTool, STARTED_BY,
-    ServerDefinition, ServerTools, ServerTransport, ValueBinding, reading_tools,
+    self as mcp_client, ApprovalRequester, ApprovedNow, McpOptions, McpServers, OfferedTool, QuestionPlace,
+    QuestionPlaces, QuestionRequests, STARTED_BY, ServerDefinition, ServerTools, ServerTransport, ValueBinding,
+    reading_tools,
 };
 use countersign_runtime::{
-    Clock, CommandSource, OwnerError, ServiceOutcome,
+    Clock, CommandSource, OwnerError, OwnerHandle, ServiceOutcome,
     tools::{AgentTool, GatewaySecrets, Sandbox, exec::ExecLauncher},
 };
-use futures_util::future;
+use countersign_view::principals;
+use futures_util::future::{self, BoxFuture};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -44,6 +46,11 @@ pub(crate) struct SessionServers {
     /// Reasons that an allowed approval was not carried out, for the host.
     notices: mpsc::Sender<String>,
     receiver: Mutex<Option<mpsc::Receiver<String>>>,
+    /// Way from the servers to the people of the open session.
+    questions: Arc<QuestionRequests>,
+    /// Session in which the servers ask.
+    asks_in: Mutex<Option<SessionId>>,
+    secrets: GatewaySecrets,
 }
 
 /// What servers need of the process that starts them.
@@ -68,6 +75,7 @@ impl SessionServers {
     /// Takes the enabled servers of the files. Starts none. One that cannot be used is left out, with a notice.
     pub(crate) fn new(files: &ServerFiles, context: &ServerContext<'_>, notice: &impl Fn(&str)) -> Self {
         let mut scopes = Vec::new();
+        let questions = Arc::new(QuestionRequests::default());
         for origin in [McpServerOrigin::User, McpServerOrigin::Project] {
             let enabled = files.servers.iter().filter(|server| server.enabled && server.origin == origin);
             let definitions = enabled.map(|server| definition_of(server, context.cwd));
@@ -77,7 +85,7 @@ impl SessionServers {
                 continue;
             }
             let scope = scope_name(origin, context.cwd);
-            match McpServers::new(usable, server_options(origin, &scope, context)) {
+            match McpServers::new(usable, server_options(origin, &scope, context, &questions)) {
                 Ok(servers) => {
                     let approvals = context.folder.root().join("countersign").join(APPROVALS).join(&scope);
                     scopes.push(ServerTools::new(servers, approvals, context.clock.clone()));
@@ -86,7 +94,15 @@ impl SessionServers {
             }
         }
         let (notices, receiver) = mpsc::channel(MOST_NOTICES);
-        Self { scopes, door: context.door.into(), notices, receiver: Mutex::new(Some(receiver)) }
+        Self {
+            scopes,
+            door: context.door.into(),
+            notices,
+            receiver: Mutex::new(Some(receiver)),
+            questions,
+            asks_in: Mutex::new(None),
+            secrets: context.secrets.clone(),
+        }
     }
 
     /// Returns the receiver of reasons that an allowed approval was not carried out. Only its first caller gets them.
@@ -115,8 +131,16 @@ impl SessionServers {
         tools
     }
 
-    /// Requests the approval of servers and of changed tools in a session, until the session ends.
-    pub(crate) async fn request_approvals(self: Arc<Self>, requests: CommandSource, session: SessionId) {
+    /// Has the servers ask people in a session, and requests the approval of servers and of changed tools there, until it ends.
+    pub(crate) async fn serve_session(
+        self: Arc<Self>,
+        handle: OwnerHandle,
+        requests: CommandSource,
+        session: SessionId,
+    ) {
+        if let Err(error) = self.ask_in(&handle, &session).await {
+            tracing::error!(%error, "questions of MCP servers that an earlier process left cannot be withdrawn");
+        }
         let requester = self.requester(session);
         for scope in &self.scopes {
             match mcp_client::request_approvals(&requests, &requester, scope).await {
@@ -127,6 +151,19 @@ impl SessionServers {
         }
         let changes = self.scopes.iter().map(|scope| mcp_client::request_changes(&requests, &requester, scope));
         future::join_all(changes).await;
+    }
+
+    /// Leads the questions of the servers to a session. Those that are open there are of an earlier process, unless it is the same
+    /// session as before.
+    async fn ask_in(&self, handle: &OwnerHandle, session: &SessionId) -> Result<(), OwnerError> {
+        let place = HostSession { session: session.clone(), door: Arc::clone(&self.door) };
+        let before = self.asks_in.lock().replace(session.clone());
+        if before.as_ref() != Some(session) {
+            let meant = session.clone();
+            mcp_client::withdraw_left_questions(handle, move |session| *session == meant).await?;
+        }
+        self.questions.open(handle, self.secrets.clone(), Arc::new(place));
+        Ok(())
     }
 
     /// Carries out the approval of a server, which starts it. `None` if the call is another one.
@@ -161,6 +198,20 @@ impl SessionServers {
     }
 }
 
+/// Open session of a host, in which all its servers ask.
+#[derive(Clone, Debug)]
+struct HostSession {
+    session: SessionId,
+    door: Arc<str>,
+}
+
+impl QuestionPlaces for HostSession {
+    fn open<'a>(&'a self, _: &'a CommandSource, server: &'a str) -> BoxFuture<'a, Result<QuestionPlace, OwnerError>> {
+        let (session, door) = (self.session.clone(), Arc::clone(&self.door));
+        Box::pin(future::ready(Ok(QuestionPlace { session, principal: principals::of_mcp_server(server), door })))
+    }
+}
+
 /// Returns the definition that a person approves. That of a project is bound to the folder of the project and to all its values: the
 /// same words start another program elsewhere.
 fn definition_of(server: &McpServerConfig, cwd: &Path) -> ServerDefinition {
@@ -187,13 +238,19 @@ fn scope_name(origin: McpServerOrigin, cwd: &Path) -> String {
     format!("project-{}", &digest[..16])
 }
 
-fn server_options(origin: McpServerOrigin, scope: &str, context: &ServerContext<'_>) -> McpOptions {
+fn server_options(
+    origin: McpServerOrigin,
+    scope: &str,
+    context: &ServerContext<'_>,
+    questions: &Arc<QuestionRequests>,
+) -> McpOptions {
     let started_by = (STARTED_BY.to_owned(), context.started_by.to_string_lossy().into_owned());
     McpOptions {
         sandbox: context.sandbox.clone(),
         // A project must not send a secret of the user to a server of its choice.
         secrets: if origin.is_trusted() { context.secrets.clone() } else { GatewaySecrets::default() },
         variables: BTreeMap::from([started_by]),
+        asker: Some(Arc::clone(questions) as _),
         ..McpOptions::new(context.launcher.clone(), context.folder.server_homes().join(scope))
     }
 }

@@ -25,11 +25,15 @@ use crate::{
     open_requests::OpenRequests,
 };
 use approvals::{ApprovalKind, FileChanges};
+use thread_settings::AllowedLoosening;
 
 pub use version::{CodexVersion, PROVEN_VERSION};
 
 /// Form of the lines.
 const FORM: LineForm = LineForm::Bare;
+
+/// Beginning of the ids of requests that the proxy sends itself.
+const OWN_PREFIX: &str = "countersign-";
 
 /// Options of a proxy of Codex.
 #[derive(Clone, Debug)]
@@ -43,12 +47,14 @@ pub struct CodexOptions {
 /// Request of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientRequest {
-    /// Opens a thread, which may act without asking if that was allowed.
+    /// Opens a thread, which may act without asking as far as that was allowed.
     Opens {
-        is_allowed: bool,
+        allowed: AllowedLoosening,
     },
     /// Held until it is decided.
     Held,
+    /// The proxy sent it, so that the client gets no answer.
+    Own,
     Other,
 }
 
@@ -88,7 +94,9 @@ struct CodexThread {
     cwd: Option<String>,
     /// Reason why nothing may happen in it.
     refused: Option<String>,
-    is_open_allowed: bool,
+    allowed: AllowedLoosening,
+    /// Turn that runs.
+    turn: Option<String>,
 }
 
 /// Thread and item.
@@ -105,6 +113,8 @@ pub struct CodexProxy {
     items: BTreeMap<ItemKey, KnownItem>,
     /// In the order in which they came.
     item_order: VecDeque<ItemKey>,
+    /// Number of requests that the proxy has sent itself.
+    own_requests: u64,
 }
 
 impl CodexProxy {
@@ -118,6 +128,7 @@ impl CodexProxy {
             threads: BTreeMap::new(),
             items: BTreeMap::new(),
             item_order: VecDeque::new(),
+            own_requests: 0,
         }
     }
 }
@@ -154,7 +165,7 @@ impl Interceptor for CodexProxy {
     fn time_passed(&mut self, _: Instant, _: &mut ProxyActions) {}
 
     fn agent_ended(&mut self, reason: &str, actions: &mut ProxyActions) {
-        for id in self.from_client.take_ids() {
+        for id in self.from_client.take_ids().into_iter().filter(|id| !id.has_prefix(OWN_PREFIX)) {
             actions.push(ProxyAction::ToClient(FORM.error(&id.to_value(), INTERNAL_ERROR, reason)));
         }
     }

@@ -35,7 +35,7 @@ use countersign_http::{
     tokens::WatchedTokens,
     web::WebAuth,
 };
-use countersign_mcp_client::McpOptions;
+use countersign_mcp_client::{McpOptions, QuestionRequests, withdraw_left_questions};
 use countersign_policy_admin::rules_file::RulesFile;
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
 use countersign_telegram::{self as telegram, HealthProbe, InboundHook, TelegramMessenger};
@@ -50,7 +50,7 @@ use crate::{
     control::{ControlSocket, SocketParts},
     mcp_approvals,
     mcp_changes::apply_outside_changes,
-    mcp_questions::{self, ServerQuestions},
+    mcp_questions::ServerSessions,
     mcp_status::GatewayMcpServers,
     mcp_tools::{self, McpTools},
     platform::Platform,
@@ -131,7 +131,7 @@ impl GatewayRealm {
         let sandbox = checkup::build_sandbox(&config);
         let workspaces = SessionWorkspaces::new(&program, sandbox, secrets.clone(), &config.agents_dir, clock.clone());
         let workspaces = Arc::new(workspaces);
-        let questions = Arc::new(ServerQuestions::default());
+        let questions = Arc::new(QuestionRequests::default());
         let mcp_options = McpOptions {
             asker: Some(Arc::clone(&questions) as _),
             ..mcp_tools::server_options(&config, &program, checkup::build_server_sandbox(&config), secrets.clone())
@@ -165,8 +165,8 @@ impl GatewayRealm {
             idle: Some(IDLE),
         };
         let handle = OwnerHandle::open(log, options).await?;
-        questions.open(&handle, secrets, config.clarify_timeout);
-        mcp_questions::withdraw_left_questions(&handle).await?;
+        questions.open(&handle, secrets, Arc::new(ServerSessions { timeout: config.clarify_timeout }));
+        withdraw_left_questions(&handle, principals::is_mcp_server).await?;
         // Before anybody can answer a gate: it may be of a server that was revoked.
         apply_outside_changes(&handle, &mcp_tools).await?;
         let traces = collector.follow_log(&handle).await;

@@ -52,6 +52,9 @@ pub const CERTIFICATE_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proc
 /// Path of an MCP server for Python with notes: `add_note`, `read_notes`, resources and a prompt. It writes to its working folder.
 pub const LIBRARY_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/process/data/library_server.py");
 
+/// Path of an MCP server in Python whose tools ask people.
+pub const ASKING_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/process/data/asking_server.py");
+
 /// Longest wait of a test for an event that must come.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 

@@ -251,6 +251,10 @@ async fn a_gateway_that_closes_decides_nothing() {
     host.send(call(1, Some("t"))).await;
     assert_eq!(host.next().await["method"], "notifications/progress");
     fixture.adapter.close();
-    assert_eq!(host.lines.next_line().await.unwrap(), None, "`countersign mcp` repeats the call on its next connection");
+    assert_eq!(
+        host.lines.next_line().await.unwrap(),
+        None,
+        "`countersign mcp` repeats the call on its next connection"
+    );
     assert_eq!(fixture.pending_gates().await.len(), 1);
 }

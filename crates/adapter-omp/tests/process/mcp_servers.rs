@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_testkit::process::{
-    AttachFixture, HostFixture, LIBRARY_SERVER, RpcHost, eventually, lines_with, of_type,
+    ASKING_SERVER, AttachFixture, HostFixture, LIBRARY_SERVER, RpcHost, eventually, lines_with, of_type,
     provider::{ProviderReply, call_part, text_reply},
     wait_dead,
 };
@@ -265,4 +265,72 @@ fn a_server_of_an_attached_session_is_approved_at_the_gateway() {
     wait_offered(&mut host, &attached.host);
     assert_eq!(call(&mut host, &attached.host, ADD, json!({ "text": "tea" })), "added");
     assert_eq!(attached.host.read_file("notes").unwrap(), "tea\n");
+}
+
+/// Starts a session with the approved server `asking`, whose tools ask a person.
+fn start_asking(place: &HostFixture) -> RpcHost {
+    let server = json!({ "command": "python3", "args": [ASKING_SERVER] });
+    fs::write(place.work.join(".mcp.json"), json!({ "mcpServers": { "asking": server } }).to_string()).unwrap();
+    let mut host = place.start(&[]);
+    let dialog = host.wait_dialog(0);
+    host.answer_dialog(&dialog, json!({ "confirmed": true }));
+    wait_approvals(place);
+    eventually("the tools", || {
+        host.run_turn("look");
+        offered(place).contains(&OPEN.to_owned()).then_some(())
+    });
+    host
+}
+
+const OPEN: &str = "mcp__asking__open_door";
+
+#[test]
+fn a_server_asks_the_person_at_the_host_during_a_call() {
+    let place = HostFixture::new();
+    let mut host = start_asking(&place);
+    for (id, answers, heard) in [
+        ("k1", vec!["Ann", "3"], json!({ "action": "accept", "content": { "name": "Ann", "hours": 3 } })),
+        ("k2", vec![], json!({ "action": "decline" })),
+    ] {
+        place.provider.script_replies([ProviderReply::new(vec![call_part(id, OPEN, &json!({}))]), text_reply("done")]);
+        let from = host.send_prompt("go");
+        let mut dialog = host.wait_dialog(from);
+        let title = dialog["title"].as_str().unwrap().to_owned();
+        for part in ["MCP server asking, which runs open_door", "> Who opens the door?"] {
+            assert!(title.contains(part), "{dialog}");
+        }
+        if answers.is_empty() {
+            host.answer_dialog(&dialog, json!({ "cancelled": true }));
+        }
+        for answer in answers {
+            let next = host.frame_position();
+            host.answer_dialog(&dialog, json!({ "value": answer }));
+            if answer == "Ann" {
+                dialog = host.wait_dialog(next);
+            }
+        }
+        host.wait_settled(from);
+        let result = place.provider.last_request().call_result(id).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&result).unwrap(), heard, "{result}");
+    }
+    host.close_cleanly();
+}
+
+#[test]
+fn a_question_of_a_server_ends_with_the_process_that_ran_it() {
+    let place = HostFixture::new();
+    let mut host = start_asking(&place);
+    place.provider.script_replies([ProviderReply::new(vec![call_part("k1", OPEN, &json!({}))]), text_reply("done")]);
+    let from = host.send_prompt("go");
+    host.wait_dialog(from);
+    host.kill();
+    let mut again = place.resume_host();
+    let from = again.frame_position();
+    place.provider.script_replies([text_reply("so be it")]);
+    again.run_turn("and now?");
+    let result = place.provider.last_request().call_result("k1").unwrap();
+    assert!(result.to_lowercase().contains("unknown"), "{result}");
+    let dialogs = of_type(&again.frames_since(from), "extension_ui_request");
+    assert!(dialogs.iter().all(|dialog| !dialog.to_string().contains("Who opens the door")), "{dialogs:?}");
+    again.close_cleanly();
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{AcpProxy, FORM, OpenSettings, modes::ModeChange, text, to_agent, to_client};
 use crate::{
     interceptor::{ProxyAction, ProxyActions},
-    json_line::{DENIED, Message, RequestId},
+    json_line::{DENIED, Message, MessageKind, RequestId},
 };
 
 /// Time in which an agent changes its mode.
@@ -212,9 +212,12 @@ impl AcpProxy {
                     &format!("the agent acts without asking, and {why}"),
                     actions,
                 );
-                if self.options.open == OpenSettings::Accept {
-                    for line in held {
+                let is_accepted = self.options.open == OpenSettings::Accept;
+                for line in held {
+                    if is_accepted {
                         self.read_agent(line, now, actions);
+                    } else {
+                        refuse_held(&line, why, actions);
                     }
                 }
             }
@@ -230,5 +233,13 @@ impl AcpProxy {
             let why = format!("it did not change its mode within {} seconds", LIMIT.as_secs());
             self.forcing_failed(forcing, &why, now, actions);
         }
+    }
+}
+
+/// Refuses a line of the agent in a session that the client does not get. Only a request gets an answer.
+fn refuse_held(line: &[u8], why: &str, actions: &mut ProxyActions) {
+    if let Ok(Message { kind: MessageKind::Request { id, .. }, .. }) = Message::parse(line) {
+        let problem = format!("the session is refused: {why}");
+        actions.push(to_agent(FORM.error(&id.to_value(), DENIED, &problem)));
     }
 }

@@ -249,7 +249,14 @@ fn a_session_of_an_agent_that_will_not_ask_is_refused() {
     let mut transcript = Transcript::asking();
     transcript.client(open.clone());
     transcript.agent(opened("auto"));
-    assert_eq!(transcript.agent(refusal.clone())[0][1]["error"]["code"], -32003);
+    let update = json!({"method": "session/update", "params": {"sessionId": "s", "update": {}}});
+    assert_eq!(transcript.agent(update), json!([]), "it waits for the session");
+    assert_eq!(transcript.ask(json!(7), "ls"), json!([]));
+    let refused = transcript.agent(refusal.clone());
+    assert_eq!(refused[0][1]["error"]["code"], -32003);
+    let answer = (&refused[1][0], &refused[1][1]["id"], &refused[1][1]["error"]["code"]);
+    assert_eq!(answer, (&json!("agent"), &json!(7), &json!(-32003)), "{refused}");
+    assert_eq!(refused.as_array().unwrap().len(), 2, "{refused}");
     assert_eq!(transcript.client(prompt.clone())[0][1]["error"]["code"], -32003);
     let mut late = Transcript::asking();
     late.client(open.clone());

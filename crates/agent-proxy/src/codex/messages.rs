@@ -1,11 +1,13 @@
 //! Lines of both sides, and what follows from a decision.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
-    ClientRequest, CodexProxy, FORM, FileChanges, HeldPurpose, ItemDecision, KnownItem, ServerRequest,
+    ClientRequest, CodexProxy, FORM, FileChanges, HeldPurpose, ItemDecision, KnownItem, OWN_PREFIX, ServerRequest,
     approvals::{ThreadPlace, read_approval, text, thread_of},
-    thread_settings::{changes_program, opens_thread, pin_settings, problem_of_thread, shown_request},
+    thread_settings::{
+        AllowedLoosening, changes_program, opens_thread, pin_settings, problem_of_thread, shown_request,
+    },
 };
 use crate::{
     agent_call::AgentCall,
@@ -17,6 +19,8 @@ use crate::{
 
 /// Session of calls that come before there is a thread.
 const SETUP_SESSION: &str = "setup";
+/// Tool of a request of the client that loosens the settings of a thread.
+const THREAD_SETTINGS: &str = "thread_settings";
 /// Requests of Codex that the client answers: questions to the person, tools of the client, and its account.
 const PASSED: [&str; 6] = [
     "item/tool/requestUserInput",
@@ -42,8 +46,9 @@ impl CodexProxy {
             }
         };
         match &message.kind {
-            MessageKind::Request { id, .. } if self.from_client.contains(id) => {
-                let problem = "id: expected one that no open request has";
+            MessageKind::Request { id, .. } if self.from_client.contains(id) || id.has_prefix(OWN_PREFIX) => {
+                let problem =
+                    "id: expected one that no open request has, and that does not begin with \"countersign-\"";
                 actions.push(ProxyAction::ToClient(FORM.error(&id.to_value(), INVALID_REQUEST, problem)));
             }
             MessageKind::Request { id, method } => {
@@ -84,11 +89,13 @@ impl CodexProxy {
         }
         let pinned = pin_settings(method, params);
         if !pinned.loosening.is_empty() {
-            let call = self.client_call(&session, "thread_settings", shown_request(method, &pinned.loosening));
+            let call = self.client_call(&session, THREAD_SETTINGS, shown_request(method, &pinned.loosening));
             return self.hold_client(id, method, pinned.params, &session, call, actions);
         }
-        let request =
-            if opens_thread(method) { ClientRequest::Opens { is_allowed: false } } else { ClientRequest::Other };
+        let request = match opens_thread(method) {
+            true => ClientRequest::Opens { allowed: AllowedLoosening::default() },
+            false => ClientRequest::Other,
+        };
         self.from_client.insert(id.clone(), request);
         // Only what is pinned is written again.
         let line = if pinned.is_changed { FORM.request(&id, method, &pinned.params) } else { line };
@@ -156,6 +163,10 @@ impl CodexProxy {
                         self.read_item(method == "item/completed", &message.params(), actions);
                         true
                     }
+                    "turn/started" | "turn/completed" => {
+                        self.read_turn(method == "turn/started", &message.params());
+                        true
+                    }
                     "item/fileChange/patchUpdated" => {
                         self.read_changes(&message.params());
                         true
@@ -176,10 +187,11 @@ impl CodexProxy {
                 match self.from_client.remove(&id) {
                     None => actions.push(ProxyAction::Notice("an answer of Codex to no open request".to_owned())),
                     Some(ClientRequest::Held) => drop(self.from_client.insert(id, ClientRequest::Held)),
-                    Some(ClientRequest::Opens { is_allowed }) => {
+                    Some(ClientRequest::Opens { allowed }) => {
                         let result = message.result();
-                        self.thread_opened(&id, is_allowed, result, line, actions);
+                        self.thread_opened(&id, allowed, result, line, actions);
                     }
+                    Some(ClientRequest::Own) => {}
                     Some(ClientRequest::Other) => actions.push(ProxyAction::ToClient(line)),
                 }
             }
@@ -224,17 +236,17 @@ impl CodexProxy {
     fn thread_opened(
         &mut self,
         id: &RequestId,
-        is_allowed: bool,
+        allowed: AllowedLoosening,
         result: Option<Value>,
         line: Vec<u8>,
         actions: &mut ProxyActions,
     ) {
         let Some(result) = result else { return actions.push(ProxyAction::ToClient(line)) };
         let thread = result.get("thread").and_then(|thread| text(thread, "id")).unwrap_or(SETUP_SESSION).to_owned();
-        let problem = problem_of_thread(&result).filter(|_| !is_allowed);
+        let problem = problem_of_thread(&result, allowed);
         let known = self.threads.entry(thread).or_default();
         known.cwd = text(&result, "cwd").filter(|cwd| cwd.starts_with('/')).map(str::to_owned);
-        known.is_open_allowed = is_allowed;
+        known.allowed = allowed;
         known.refused = None;
         match problem {
             None => actions.push(ProxyAction::ToClient(line)),
@@ -264,14 +276,35 @@ impl CodexProxy {
             found.insert("sandbox".to_owned(), policy.clone());
         }
         let known = self.threads.entry(thread.clone()).or_default();
-        let Some(problem) = problem_of_thread(&found).filter(|_| !known.is_open_allowed) else { return };
+        let Some(problem) = problem_of_thread(&found, known.allowed) else { return };
         if self.options.open == OpenSettings::Accept {
+            actions.push(ProxyAction::Notice(format!(
+                "Codex acts without asking in thread {thread}: {problem}; accepted because of --accept-open"
+            )));
             return;
         }
         known.refused = Some(format!("the thread is stopped, because Codex acts without asking in it: {problem}"));
         actions.push(ProxyAction::Notice(format!("thread {thread} is stopped: {problem}")));
+        if let Some(turn) = known.turn.take() {
+            self.interrupt_turn(&thread, &turn, actions);
+        }
         let arguments = Map::from_iter([("problem".to_owned(), Value::from(problem))]);
-        actions.push(ProxyAction::Report(self.client_call(&thread, "thread_settings", arguments)));
+        actions.push(ProxyAction::Report(self.client_call(&thread, THREAD_SETTINGS, arguments)));
+    }
+
+    fn interrupt_turn(&mut self, thread: &str, turn: &str, actions: &mut ProxyActions) {
+        self.own_requests += 1;
+        let id = RequestId::own(&format!("{OWN_PREFIX}{}", self.own_requests));
+        self.from_client.insert(id.clone(), ClientRequest::Own);
+        let params = json!({ "threadId": thread, "turnId": turn });
+        actions.push(ProxyAction::ToAgent(FORM.request(&id, "turn/interrupt", &params)));
+    }
+
+    /// Keeps the turn that runs in a thread, so that it can be interrupted.
+    fn read_turn(&mut self, is_started: bool, params: &Value) {
+        let Some(known) = thread_of(params).and_then(|thread| self.threads.get_mut(thread)) else { return };
+        let turn = params.get("turn").and_then(|turn| text(turn, "id"));
+        known.turn = turn.filter(|_| is_started).map(str::to_owned);
     }
 
     fn item(&mut self, thread: &str, item: &str) -> &mut KnownItem {
@@ -362,12 +395,16 @@ impl CodexProxy {
                 self.from_client.remove(&id);
                 match outcome {
                     Ok(()) => {
+                        let settings = calls.first().filter(|call| call.tool == THREAD_SETTINGS);
+                        let allowed = settings.map_or_else(AllowedLoosening::default, |call| {
+                            AllowedLoosening::of_request(&call.arguments)
+                        });
                         let request = match opens_thread(&method) {
-                            true => ClientRequest::Opens { is_allowed: true },
+                            true => ClientRequest::Opens { allowed },
                             false => ClientRequest::Other,
                         };
                         if let Some(known) = self.threads.get_mut(&session) {
-                            known.is_open_allowed = true;
+                            known.allowed.add(allowed);
                         }
                         self.from_client.insert(id.clone(), request);
                         actions.push(ProxyAction::ToAgent(FORM.request(&id, &method, &params)));

@@ -162,3 +162,52 @@ fn a_command_that_ran_in_another_form_is_reported() {
         assert_eq!(transcript.codex(done), want, "{command}");
     }
 }
+
+fn open_thread(transcript: &mut Transcript) {
+    transcript.client(json!({"id": 1, "method": "thread/start", "params": {}}));
+    transcript.codex(json!({"id": 1, "result": {"thread": {"id": "t"}, "approvalPolicy": "on-request"}}));
+}
+
+fn settings(policy: &str, sandbox: &str) -> Value {
+    json!({"method": "thread/settings/updated", "params": {"threadId": "t", "threadSettings": {
+        "approvalPolicy": policy, "sandboxPolicy": {"type": sandbox},
+    }}})
+}
+
+#[test]
+fn a_thread_that_was_loosened_elsewhere_is_stopped_with_its_turn() {
+    let mut transcript = Transcript::new();
+    open_thread(&mut transcript);
+    let started = json!({"method": "turn/started", "params": {"threadId": "t", "turn": {"id": "u"}}});
+    assert_eq!(transcript.codex(started.clone()), json!([["client", started]]));
+    let updated = settings("never", "readOnly");
+    let interrupt =
+        json!({"id": "countersign-1", "method": "turn/interrupt", "params": {"threadId": "t", "turnId": "u"}});
+    let problem = "its approval policy is \"never\": expected \"on-request\"";
+    assert_eq!(
+        transcript.codex(updated.clone()),
+        json!([["agent", interrupt], ["report", "thread_settings", {"problem": problem}], ["client", updated]])
+    );
+    assert_eq!(transcript.codex(json!({"id": "countersign-1", "result": {}})), json!([]), "the client asked nothing");
+    let turn = json!({"id": 2, "method": "turn/start", "params": {"threadId": "t", "input": []}});
+    assert_eq!(transcript.client(turn)[0][1]["error"]["code"], -32003);
+    let taken = json!({"id": "countersign-2", "method": "turn/interrupt", "params": {"threadId": "t"}});
+    assert_eq!(transcript.client(taken)[0][1]["error"]["code"], -32600);
+}
+
+#[test]
+fn an_approval_of_one_loosening_is_none_of_another() {
+    let approved = |request: Value, updated: Value| {
+        let mut transcript = Transcript::new();
+        open_thread(&mut transcript);
+        transcript.client(request);
+        assert_eq!(transcript.decide(0, CallDecision::Allow)[0][0], "agent");
+        transcript.codex(updated)
+    };
+    let turn = json!({"id": 2, "method": "turn/start", "params": {"threadId": "t", "approvalPolicy": "never"}});
+    let (policy, sandbox) = (settings("never", "readOnly"), settings("never", "dangerFullAccess"));
+    assert_eq!(approved(turn.clone(), policy.clone()), json!([["client", policy]]));
+    assert_eq!(approved(turn, sandbox)[0][0], "report");
+    let plugin = json!({"id": 2, "method": "plugin/install", "params": {"threadId": "t", "name": "x"}});
+    assert_eq!(approved(plugin, policy)[0][0], "report", "a plugin is no setting of the thread");
+}

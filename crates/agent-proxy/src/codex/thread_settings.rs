@@ -140,18 +140,51 @@ fn is_known_policy(value: &Value) -> bool {
     value.get("type").and_then(Value::as_str).is_some_and(|kind| SANDBOX_POLICIES.contains(&kind))
 }
 
-/// Returns why a thread that has opened acts without asking, if it does.
-pub(super) fn problem_of_thread(result: &Value) -> Option<String> {
+/// Kinds of settings in which a person let Codex act without asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AllowedLoosening {
+    policy: bool,
+    sandbox: bool,
+    reviewer: bool,
+}
+
+impl AllowedLoosening {
+    /// Reads the arguments of an allowed call of [`shown_request`]. A configuration may contain any of the settings.
+    pub(super) fn of_request(arguments: &Map<String, Value>) -> Self {
+        let mut allowed = Self::default();
+        for place in arguments.keys() {
+            match place.rsplit('.').next().unwrap_or_default() {
+                "approvalPolicy" => allowed.policy = true,
+                "sandbox" | "sandboxPolicy" | "permissions" => allowed.sandbox = true,
+                "approvalsReviewer" => allowed.reviewer = true,
+                "config" => return Self { policy: true, sandbox: true, reviewer: true },
+                _ => {}
+            }
+        }
+        allowed
+    }
+
+    /// Adds what else was allowed.
+    pub(super) fn add(&mut self, other: Self) {
+        self.policy |= other.policy;
+        self.sandbox |= other.sandbox;
+        self.reviewer |= other.reviewer;
+    }
+}
+
+/// Returns why a thread with these settings acts without asking in a way that nobody allowed, if it does.
+pub(super) fn problem_of_thread(result: &Value, allowed: AllowedLoosening) -> Option<String> {
     let policy = result.get("approvalPolicy").unwrap_or(&Value::Null);
-    if is_loose("approvalPolicy", policy) {
+    if !allowed.policy && is_loose("approvalPolicy", policy) {
         return Some(format!("its approval policy is {policy}: expected \"on-request\""));
     }
     let sandbox = result.get("sandbox").unwrap_or(&Value::Null);
-    if !sandbox.is_null() && !is_known_policy(sandbox) {
+    if !allowed.sandbox && !sandbox.is_null() && !is_known_policy(sandbox) {
         return Some(format!("its sandbox is {sandbox}: expected read-only or workspace-write"));
     }
     let reviewer = result.get("approvalsReviewer").unwrap_or(&Value::Null);
-    is_loose("approvalsReviewer", reviewer).then(|| format!("its reviewer is {reviewer}: expected \"user\""))
+    let is_open = !allowed.reviewer && is_loose("approvalsReviewer", reviewer);
+    is_open.then(|| format!("its reviewer is {reviewer}: expected \"user\""))
 }
 
 /// Returns the arguments of the call that decides a request of the client.
@@ -165,7 +198,7 @@ pub(super) fn shown_request(method: &str, settings: &Map<String, Value>) -> Map<
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{pin_settings, problem_of_thread};
+    use super::{AllowedLoosening, pin_settings, problem_of_thread};
 
     #[test]
     fn settings_with_which_codex_asks_are_pinned() {
@@ -223,15 +256,25 @@ mod tests {
     fn a_thread_that_acts_without_asking_is_known_by_its_answer() {
         let asks =
             json!({"approvalPolicy": "on-request", "sandbox": {"type": "readOnly"}, "approvalsReviewer": "user"});
-        assert_eq!(problem_of_thread(&asks), None);
-        for (name, value) in [
-            ("approvalPolicy", json!("never")),
-            ("sandbox", json!({"type": "dangerFullAccess"})),
-            ("approvalsReviewer", json!("guardian_subagent")),
-        ] {
+        let nothing = AllowedLoosening::default();
+        assert_eq!(problem_of_thread(&asks, nothing), None);
+        let settings = [
+            ("approvalPolicy", json!("never"), "approvalPolicy"),
+            ("sandbox", json!({"type": "dangerFullAccess"}), "turn.sandboxPolicy"),
+            ("approvalsReviewer", json!("guardian_subagent"), "approvalsReviewer"),
+        ];
+        for (name, value, _) in &settings {
             let mut open = asks.clone();
-            open[name] = value;
-            assert!(problem_of_thread(&open).is_some(), "{name}");
+            open[name] = value.clone();
+            assert!(problem_of_thread(&open, nothing).is_some(), "{name}");
+            // What was allowed of one setting is allowed of no other.
+            for (other, _, place) in &settings {
+                let shown = json!({"method": "turn/start", *place: "x"});
+                let allowed = AllowedLoosening::of_request(shown.as_object().unwrap());
+                assert_eq!(problem_of_thread(&open, allowed).is_some(), name != other, "{name} with {place}");
+            }
+            let config = json!({"method": "thread/start", "config": {}});
+            assert_eq!(problem_of_thread(&open, AllowedLoosening::of_request(config.as_object().unwrap())), None);
         }
     }
 }

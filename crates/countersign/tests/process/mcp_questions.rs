@@ -1,8 +1,8 @@
 //! Questions of MCP servers to people, during a call.
 
-use std::{fs, path::Path};
+use std::fs;
 
-use countersign_testkit::process::{AGENT_TOKEN, GatewayFixture, agent_gate::AgentClient, eventually};
+use countersign_testkit::process::{AGENT_TOKEN, ASKING_SERVER, GatewayFixture, agent_gate::AgentClient, eventually};
 use serde_json::{Value, json};
 
 const OPEN: &str = "mcp__asking__open_door";
@@ -14,8 +14,8 @@ rules:
 
 /// Creates a gateway with the approved server `asking`.
 fn fixture(rules: &str, config: &str) -> GatewayFixture {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/mcp_servers/asking_server.py");
-    let server = format!("mcp: {{ servers: {{ asking: {{ command: python3, args: [{script:?}], cwd: share }} }} }}\n");
+    let server =
+        format!("mcp: {{ servers: {{ asking: {{ command: python3, args: [{ASKING_SERVER:?}], cwd: share }} }} }}\n");
     let place = GatewayFixture::with_config_and_rules(&format!("{server}{config}"), rules);
     fs::create_dir(place.folder.join("share")).unwrap();
     let approved = place.run(&["mcp-servers", "approve", "asking", "--yes", "--config", "config.yaml"]);
