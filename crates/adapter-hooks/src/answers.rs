@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(HookReply::blocked("copilot", "no"), want);
     }
 
-    /// Source: the truth table of `specs/guards.md`, section 1.
+    /// Source: docs/protocol/hooks.md, The hook.
     #[test]
     fn each_program_gets_only_words_that_it_knows() {
         let (allow, deny) = (HookDecision::Allow, HookDecision::Deny("no".to_owned()));

@@ -1,6 +1,7 @@
 //! Outcomes on their way to clients, and the record of those that arrived.
 //!
-//! MCP has no receipt: an outcome counts as delivered once its connection has taken all of it.
+//! MCP, hooks and proxies have no receipt: an outcome counts as delivered once its connection has taken all of it, or for a hook over
+//! HTTP once its reply is made.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -14,7 +14,7 @@ use crate::{
     requester::{Requester, Requesters},
 };
 
-/// Calls of the programs that ask a gateway. One value serves all programs of a protocol.
+/// Calls of the programs that ask a gateway. One value serves all of them: hosts of MCP, hooks and proxies.
 pub struct ForeignCalls {
     pub(crate) handle: OwnerHandle,
     pub(crate) requests: CommandSource,

@@ -21,6 +21,6 @@ pub use decisions::{
 pub use delivery::{Delivery, OutcomeSharing};
 pub use foreign_calls::ForeignCalls;
 pub use outcome_router::CallOutcome;
-pub use program_tools::{ProgramCall, build_program_request};
+pub use program_tools::build_program_request;
 pub use requester::Requester;
 pub use session::open_session;

@@ -13,21 +13,21 @@ use crate::{
 
 /// Call of a program, as rules match it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProgramCall {
+pub(crate) struct ProgramCall {
     /// Name of the tool in rules.
-    pub tool: String,
+    pub(crate) tool: String,
     /// Arguments, with the path or the command under the name that rules use.
-    pub arguments: Map<String, Value>,
+    pub(crate) arguments: Map<String, Value>,
     /// Signature that rules match.
-    pub signature: String,
+    pub(crate) signature: String,
     /// Arguments that the signature names; empty means all.
-    pub named: Vec<String>,
+    pub(crate) named: Vec<String>,
     /// Paths of files that the tool uses.
-    pub paths: Vec<String>,
+    pub(crate) paths: Vec<String>,
     /// Folder in which it runs, absolute; empty if the program has none.
-    pub cwd: String,
-    /// True if it only reads.
-    pub effect: ToolEffect,
+    pub(crate) cwd: String,
+    /// Effect of the tool: it only reads, or it may change something.
+    pub(crate) effect: ToolEffect,
 }
 
 /// Prefix of the tools of MCP servers, whose names are the same for all agents.

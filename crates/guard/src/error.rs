@@ -1,4 +1,7 @@
-//! Reasons why a guard was not installed or taken away. Nothing has changed then.
+//! Reasons why a guard was not installed or taken away.
+//!
+//! A failed plan has changed nothing, and a failed installation restores its files. A failed removal stops at the first file that it
+//! cannot undo: earlier files are undone, and the receipt stays, so that the next removal does the rest.
 
 use std::{io, path::PathBuf};
 

@@ -229,7 +229,8 @@ impl GuardedProgram {
         }
     }
 
-    /// Returns the entries of the guard. `command` is the shell command of the hook, without what blocks a failed one.
+    /// Returns the entries of the guard. `plain_command` is the shell command of the hook, without what blocks a failed one, or for
+    /// opencode the path of the plugin.
     pub(crate) fn entries(self, scope: GuardScope, plain_command: &str) -> Vec<SettingsEntry> {
         let command = Self::blocking_command(plain_command);
         let element =

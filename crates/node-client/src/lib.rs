@@ -1,6 +1,6 @@
 //! A node: lends files and commands of this machine to a gateway elsewhere, until a signal ends it.
 //!
-//! It must not know the command line, or how the process logs: the binary does.
+//! It must not parse the command line, or know how the process logs: the binary does. Its errors name the flags of `countersign node`.
 
 mod address;
 mod backoff;

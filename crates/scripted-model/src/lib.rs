@@ -1,6 +1,7 @@
-//! A model on loopback that follows a script, in the wires of four providers. Programs need no key and no network with it.
+//! A model on loopback that follows a script, in the four wires of three providers. Programs need no key and no network with it.
 //!
-//! It must not know which program asks, or what a call does.
+//! It must not know what a call does. Of the programs it knows only Claude Code: if that has not loaded the tool of a script, the model
+//! calls `ToolSearch` first.
 
 mod http;
 mod script;

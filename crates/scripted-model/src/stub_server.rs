@@ -29,6 +29,9 @@ pub enum ModelError {
     /// There is no such script.
     #[error("unknown script")]
     UnknownScript,
+    /// Results are counted from 1.
+    #[error("the model has no result 0: expected 1 for the first result")]
+    ZeroCount,
     /// The script ended before.
     #[error("the model has no result {count}: {ending}")]
     Ended {
@@ -116,11 +119,12 @@ impl StubServer {
         self.state.changed.notify_all();
     }
 
-    /// Waits until the model has so many results, and returns the last of them.
+    /// Waits until the model has so many results, and returns the last of them. `count` is 1 for the first result.
     ///
     /// # Errors
-    /// The script ended before, or `limit` is over.
+    /// `count` is 0, the script ended before, or `limit` is over.
     pub fn wait_result(&self, id: ScriptId, count: usize, limit: Duration) -> Result<String, ModelError> {
+        let index = count.checked_sub(1).ok_or(ModelError::ZeroCount)?;
         let is_open = |shared: &mut SharedState| {
             let progress = shared.scripts.get(&id);
             progress.is_some_and(|progress| progress.results.len() < count && progress.ending.is_none())
@@ -128,7 +132,7 @@ impl StubServer {
         let waited = self.state.changed.wait_timeout_while(self.state.lock(), limit, is_open);
         let (shared, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let progress = shared.scripts.get(&id).ok_or(ModelError::UnknownScript)?;
-        match (progress.results.get(count - 1), &progress.ending) {
+        match (progress.results.get(index), &progress.ending) {
             (Some(result), _) => Ok(result.clone()),
             (None, Some(ending)) => Err(ModelError::Ended { count, ending: ending.clone() }),
             (None, None) => Err(ModelError::NoResult { count, seconds: limit.as_secs() }),
@@ -194,7 +198,7 @@ impl ServerState {
 mod tests {
     use serde_json::json;
 
-    use super::{HttpReply, HttpRequest, StubServer};
+    use super::{HttpReply, HttpRequest, ModelError, StubServer};
     use crate::script::{ModelScript, ScriptId};
     use std::time::Duration;
 
@@ -217,6 +221,7 @@ mod tests {
         assert!(chat(json!([user, { "role": "tool", "content": "done" }])).contains("finished"));
         assert_eq!(server.wait_result(id, 1, Duration::ZERO).unwrap(), "done");
         assert!(server.wait_result(id, 2, Duration::ZERO).unwrap_err().to_string().contains("finished"));
+        assert!(matches!(server.wait_result(id, 0, Duration::ZERO), Err(ModelError::ZeroCount)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! HTTP interface of an opencode server: its events, its open permissions and the answers to them.
 //!
-//! Source: `specs/guards.md`, section 4, as measured with opencode 1.18.33.
+//! Source: docs/protocol/hooks.md, opencode servers.
 
 use std::{process::Stdio, time::Duration};
 

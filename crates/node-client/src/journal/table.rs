@@ -24,7 +24,7 @@ use super::{InterruptedWork, WaitingEvent};
 const VERSION: i64 = 1;
 /// Time for which the end of a call is kept, in milliseconds.
 const KEPT: i64 = 24 * 60 * 60 * 1000;
-/// The same of a result that the gateway has not taken. The beginning of a call is kept permanently.
+/// The same of a result that the gateway has not taken. The call itself is kept until the gateway has taken its end.
 const LONGEST_KEPT: i64 = 90 * KEPT;
 /// The most bytes that results have which the gateway has taken.
 const RESULTS: i64 = 256 << 20;

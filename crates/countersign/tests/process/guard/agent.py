@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An agent with the hooks of Claude Code: asks a model for one call, asks its hooks about it, and runs it.
 
-Which failures of a hook let the call run is as in `specs/guards.md`, section 1, column "Claude command + onFailure".
+Source: docs/protocol/hooks.md, The hook, which lists the failures of a hook that let the call run.
 """
 
 import json
