@@ -82,11 +82,25 @@ impl UnfinishedRun {
     }
 }
 
-/// Reports whether the last run of a session ended between the result of a call and the model's answer to it.
+/// Reports whether the last run of a session ended before the model answered: its last message, or the result of its last call, has no
+/// answer.
 pub(crate) fn is_interrupted(engine: &Engine, id: &SessionId) -> bool {
-    let session = engine.state().session(id).filter(|session| session.run().is_none());
-    let last = session.and_then(|session| session.path_entries().last().map(|entry| entry.kind.clone()));
-    matches!(last, Some(SessionEntryKind::ToolResult { .. }))
+    let Some(session) = engine.state().session(id).filter(|session| session.run().is_none()) else { return false };
+    let entries = session.path_entries();
+    let last = entries.iter().rev().find_map(|entry| match entry.kind {
+        SessionEntryKind::User | SessionEntryKind::Developer | SessionEntryKind::ToolResult { .. } => Some(true),
+        // No answer belongs to these.
+        SessionEntryKind::Custom
+        | SessionEntryKind::ModelChange
+        | SessionEntryKind::ThinkingChange
+        | SessionEntryKind::Other => None,
+        SessionEntryKind::Assistant { .. }
+        | SessionEntryKind::Bash { .. }
+        | SessionEntryKind::Compaction { .. }
+        | SessionEntryKind::BranchSummary
+        | SessionEntryKind::ContextReset => Some(false),
+    });
+    last == Some(true)
 }
 
 fn is_answer(entry: &SessionEntry) -> bool {

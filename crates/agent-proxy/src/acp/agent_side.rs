@@ -246,7 +246,14 @@ impl AcpProxy {
 
     /// Takes in an update. False if the client must not see it.
     fn read_update(&mut self, message: &Message<'_>, now: Instant, actions: &mut ProxyActions) -> bool {
-        let Ok(head) = serde_json::from_str::<UpdateHead<'_>>(message.raw_params()) else { return true };
+        let head = match serde_json::from_str::<UpdateHead<'_>>(message.raw_params()) {
+            Ok(head) => head,
+            // It may be about a mode or a call: a client that reads it otherwise would know what the proxy does not.
+            Err(problem) => {
+                actions.push(ProxyAction::Notice(format!("a session/update is not passed on: {problem}")));
+                return false;
+            }
+        };
         let (Some(session), Some(kind)) = (head.session_id, head.update.and_then(|update| update.session_update))
         else {
             return true;

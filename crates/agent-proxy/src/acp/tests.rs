@@ -331,3 +331,19 @@ fn an_agent_that_ends_leaves_no_request_open() {
     assert_eq!(ids, ["\"0\"", "0"]);
     assert!(answered.as_array().unwrap().iter().all(|line| line[1]["error"]["message"] == "gone"));
 }
+
+#[test]
+fn an_update_that_can_be_read_in_two_ways_is_not_passed_on() {
+    for params in [
+        r#"{"sessionId":"s","update":{"sessionUpdate":"plan","sessionUpdate":"current_mode_update","currentModeId":"yolo"}}"#,
+        r#"{"sessionId":"s","sessionId":"t","update":{"sessionUpdate":"plan"}}"#,
+        r#"{"sessionId":"s","update":7}"#,
+    ] {
+        let mut transcript = Transcript::asking();
+        let line = format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#);
+        let mut actions = ProxyActions::new();
+        transcript.proxy.agent_line(line.into_bytes(), transcript.now, &mut actions);
+        assert!(actions.iter().any(|action| matches!(action, ProxyAction::Notice(_))), "{params}");
+        assert_eq!(shown(actions), json!([]), "{params}");
+    }
+}

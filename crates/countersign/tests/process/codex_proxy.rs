@@ -85,7 +85,7 @@ fn a_gateway_that_is_killed_while_a_command_waits_decides_it_once_it_is_back() {
     assert_eq!(decision(&proxy.agent.next()), json!([1, "decline"]));
     drop(gateway);
     // There is none any more.
-    proxy.agent_sends(&command(2, "make"));
+    proxy.agent_sends(&command(2, "make other"));
     let _gateway = GatewayServer::start(&place);
     place.allow_gate(&place.wait_gate());
     assert_eq!(decision(&proxy.agent.next()), json!([2, "accept"]));
@@ -116,7 +116,8 @@ fn a_client_that_loosens_codex_asks_a_person() {
     let place = fixture();
     let _gateway = GatewayServer::start(&place);
     let mut proxy = start(&place, &[]);
-    for (id, is_allowed) in [(1, false), (2, true)] {
+    // What was denied stays denied for a while.
+    for (id, is_allowed) in [(1, true), (2, false)] {
         proxy.client_sends(&json!({ "id": id, "method": "thread/start", "params": { "approvalPolicy": "never" } }));
         let gate = place.wait_gates(1).remove(0);
         assert!(gate["subject"].as_str().unwrap().starts_with("codex__thread_settings"), "{gate}");
