@@ -1,7 +1,9 @@
 //! Approvers of calls that match a rule: `approvals`, `from`, `within`, `on_expiry` and `escalate` of the rule.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,13 +17,44 @@ const ESCALATION: &[&str] = &["after", "to", "approvals"];
 /// More people than any step needs, and more time than any wait.
 const MOST: i64 = 1_000_000_000;
 
-/// Sets of people by name: `sets` of a rules file.
-pub(super) type PeopleSets = BTreeMap<String, BTreeSet<String>>;
+/// Sets of people by name: `sets` of a rules file. Each is there once, however many rules name it.
+#[derive(Debug, Default)]
+pub(super) struct PeopleSets {
+    sets: BTreeMap<String, Arc<BTreeSet<String>>>,
+    /// People of the lists that rules have named so far.
+    named: RefCell<BTreeMap<Vec<String>, Arc<BTreeSet<String>>>>,
+}
+
+impl PeopleSets {
+    /// Returns the people of a list, in which the name of a set stands for every person in it.
+    fn people_of(&self, names: Vec<String>) -> Arc<BTreeSet<String>> {
+        if let [name] = &names[..]
+            && let Some(set) = self.sets.get(name)
+        {
+            return Arc::clone(set);
+        }
+        if let Some(people) = self.named.borrow().get(&names) {
+            return Arc::clone(people);
+        }
+        let mut people = BTreeSet::new();
+        for name in &names {
+            match self.sets.get(name) {
+                Some(set) => people.extend(set.iter().cloned()),
+                None => drop(people.insert(name.clone())),
+            }
+        }
+        let people = Arc::new(people);
+        self.named.borrow_mut().insert(names, Arc::clone(&people));
+        people
+    }
+}
 
 /// Reads the sets at `place`.
 pub(super) fn read_sets(place: &ConfigField<'_>) -> PeopleSets {
     let members = place.members().unwrap_or_default().into_iter();
-    members.map(|(name, place)| (name.to_owned(), read_names(&place, &PeopleSets::new()).unwrap_or_default())).collect()
+    let none = PeopleSets::default();
+    let sets = members.map(|(name, place)| (name.to_owned(), read_names(&place, &none).unwrap_or_default())).collect();
+    PeopleSets { sets, named: RefCell::default() }
 }
 
 /// Reads the steps of the rule at `place`; none if it has no such keys.
@@ -76,7 +109,7 @@ fn read_span(place: &ConfigField<'_>) -> Option<Duration> {
 }
 
 /// Reads people by name, in a list or alone; the name of a set stands for every person in it.
-fn read_names(place: &ConfigField<'_>, sets: &PeopleSets) -> Option<BTreeSet<String>> {
+fn read_names(place: &ConfigField<'_>, sets: &PeopleSets) -> Option<Arc<BTreeSet<String>>> {
     if place.has_no_value() {
         return None;
     }
@@ -88,14 +121,7 @@ fn read_names(place: &ConfigField<'_>, sets: &PeopleSets) -> Option<BTreeSet<Str
         Some(places) => places.iter().filter_map(ConfigField::needed_text).collect(),
         None => Vec::from_iter(place.needed_text()),
     };
-    let mut people = BTreeSet::new();
-    for name in named {
-        match sets.get(&name) {
-            Some(set) => people.extend(set.iter().cloned()),
-            None => drop(people.insert(name)),
-        }
-    }
-    Some(people)
+    Some(sets.people_of(named))
 }
 
 fn on_expiry(place: &ConfigField<'_>) -> OnExpiry {

@@ -312,13 +312,13 @@ pub(super) fn ago_or_never(at: Option<countersign_core::time::Millis>, now: coun
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, time::Duration};
+    use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
     use countersign_core::gate::{ApprovalStep, OnExpiry};
 
     #[test]
     fn required_approvers_are_listed_step_by_step() {
-        let from = Some(BTreeSet::from(["ana".to_owned(), "bo\u{202e}".to_owned()]));
+        let from = Some(Arc::new(BTreeSet::from(["ana".to_owned(), "bo\u{202e}".to_owned()])));
         let within = Some(Duration::from_secs(600));
         let steps = [
             ApprovalStep { approvals: 2, from, within, on_expiry: OnExpiry::Next },

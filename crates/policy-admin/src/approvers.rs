@@ -2,7 +2,10 @@
 //!
 //! It must not know how people answer, only whether they could.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use countersign_config::{ApproverAccounts, PersonConfig};
 use countersign_core::{
@@ -46,16 +49,22 @@ pub struct TooFew {
 
 /// Returns every approver that rules name and that is not one of `people`.
 pub(super) fn unknown_approvers(source: &RuleSource, people: &[PersonConfig]) -> Vec<UnknownApprover> {
-    let named = all_rules(source).flat_map(|rule| {
-        let names: BTreeSet<&String> = rule.steps.iter().flat_map(|step| step.from.iter().flatten()).collect();
-        names.into_iter().map(move |name| UnknownApprover {
+    let known: BTreeSet<&str> = people.iter().map(|person| person.id.as_str()).collect();
+    // A set that many rules share is reported at the first of them.
+    let mut seen = BTreeSet::new();
+    let mut unknown = Vec::new();
+    for rule in all_rules(source) {
+        let sets = rule.steps.iter().filter_map(|step| step.from.as_ref());
+        let new = sets.filter(|set| set.len() == 1 || seen.insert(Arc::as_ptr(set)));
+        let names: BTreeSet<&String> = new.flat_map(|set| set.iter()).collect();
+        let missing = names.into_iter().filter(|name| !known.contains(name.as_str()));
+        unknown.extend(missing.map(|name| UnknownApprover {
             file: source.name.clone(),
             line: rule.line,
             name: name.clone(),
-        })
-    });
-    let known: BTreeSet<&str> = people.iter().map(|person| person.id.as_str()).collect();
-    named.filter(|nobody| !known.contains(nobody.name.as_str())).collect()
+        }));
+    }
+    unknown
 }
 
 /// Returns every step that cannot be satisfied. `accounts` are those from which answers come; if they are not known, every person
@@ -67,8 +76,11 @@ pub(super) fn too_few(
 ) -> Vec<TooFew> {
     let can_answer = |person: &&PersonConfig| accounts.is_none_or(|accounts| accounts.can_reach(person));
     let able: BTreeSet<&str> = people.iter().filter(can_answer).map(|person| person.id.as_str()).collect();
-    let there = |step: &ApprovalStep| match &step.from {
-        Some(from) => from.iter().filter(|name| able.contains(name.as_str())).count(),
+    let mut counts = BTreeMap::new();
+    let mut there = |step: &ApprovalStep| match &step.from {
+        Some(from) => *counts
+            .entry(Arc::as_ptr(from))
+            .or_insert_with(|| from.iter().filter(|name| able.contains(name.as_str())).count()),
         // An account that belongs to no person may be the first to allow.
         None => able.len() + 1,
     };

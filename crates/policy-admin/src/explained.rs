@@ -228,7 +228,7 @@ impl ExplainedStep {
         };
         Self {
             approvals: step.approvals,
-            from: step.from.clone(),
+            from: step.from.as_deref().cloned(),
             within: step.within.map(|time| time.as_secs()),
             on_expiry,
             times,

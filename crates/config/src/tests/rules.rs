@@ -1,5 +1,7 @@
 //! Rules files and the cases next to them.
 
+use std::sync::Arc;
+
 use countersign_core::{
     gate::{ApprovalStep, OnExpiry},
     policy::{Rule, RuleAction, RuleLayer, RuleSet, compile_rules},
@@ -233,7 +235,7 @@ fn a_rule_says_who_has_to_allow_in_which_steps() {
         "permissions.yaml",
         "sets: { owners: [ana, ben] }\nrules:\n- { pattern: a, action: ask, approvals: 2, from: owners, on_expiry: again }\n- pattern: b\n  action: ask\n  from: [owners, cleo]\n  within: 30\n  on_expiry: { again: 3 }\n  escalate:\n  - { after: 600, to: dora, approvals: 1 }\n  - { after: 60, to: owners, approvals: 2 }\n- { pattern: c, action: ask, within: 5 }\n- { pattern: d, action: ask }\n",
     );
-    let people = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
+    let people = |names: &[&str]| Some(Arc::new(names.iter().map(|&name| name.to_owned()).collect()));
     let seconds = |count| Some(std::time::Duration::from_secs(count));
     let step = ApprovalStep::default();
     let got: Vec<Vec<ApprovalStep>> =

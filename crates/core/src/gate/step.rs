@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,9 +19,9 @@ pub struct ApprovalStep {
     /// Number of people who have to allow. At least 1.
     #[serde(default = "one")]
     pub approvals: u32,
-    /// The approvers; none means any approver.
+    /// The approvers; none means any approver. Rules that name the same set share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<BTreeSet<String>>,
+    pub from: Option<Arc<BTreeSet<String>>>,
     /// Time limit; none means that of any approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Duration>,

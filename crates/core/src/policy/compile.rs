@@ -389,7 +389,7 @@ fn strictness_key(rule: &Rule) -> (bool, Reverse<u32>, bool) {
 /// Returns the problem of the required approvals of a rule.
 fn approval_problem(rule: &Rule) -> Option<&'static str> {
     let too_few = |step: &ApprovalStep| {
-        let people = step.from.as_ref().map(BTreeSet::len);
+        let people = step.from.as_ref().map(|from| from.len());
         people.is_some_and(|people| u32::try_from(people).is_ok_and(|people| people < step.approvals))
     };
     let is_last_next = rule.steps.last().is_some_and(|step| step.on_expiry == OnExpiry::Next);

@@ -1,6 +1,6 @@
 //! Rules that name required approvers: several people, particular ones, others after a while.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::{ActiveRules, Command, CommandError, EngineReply, ResumeMode},
@@ -33,7 +33,7 @@ fn rules(steps: &[ApprovalStep]) -> ActiveRules {
 }
 
 fn step(approvals: u32, from: &[&str], seconds: u64, on_expiry: OnExpiry) -> ApprovalStep {
-    let from = (!from.is_empty()).then(|| from.iter().map(|&one| one.to_owned()).collect());
+    let from = (!from.is_empty()).then(|| Arc::new(from.iter().map(|&one| one.to_owned()).collect()));
     let within = (seconds > 0).then(|| Duration::from_secs(seconds));
     ApprovalStep { approvals, from, within, on_expiry }
 }

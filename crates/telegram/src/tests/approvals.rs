@@ -24,7 +24,7 @@ fn asking(steps: Vec<ApprovalStep>) -> ActiveRules {
 
 fn two(within: u64, on_expiry: OnExpiry) -> ApprovalStep {
     let from = ["ana", "ben"].map(str::to_owned);
-    ApprovalStep { approvals: 2, from: Some(from.into()), within: Some(Duration::from_secs(within)), on_expiry }
+    ApprovalStep { approvals: 2, from: Some(std::sync::Arc::new(from.into())), within: Some(Duration::from_secs(within)), on_expiry }
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,7 +45,7 @@ async fn a_card_says_who_has_allowed_and_who_has_to() {
 
 #[tokio::test(start_paused = true)]
 async fn other_approvers_get_a_card_of_their_own() {
-    let ben = ApprovalStep { from: Some(["ben".to_owned()].into()), ..ApprovalStep::default() };
+    let ben = ApprovalStep { from: Some(std::sync::Arc::new(["ben".to_owned()].into())), ..ApprovalStep::default() };
     let mut stage = MessengerFixture::ruled(asking(vec![two(60, OnExpiry::Next), ben])).await;
     stage.ask("light.bedroom").await;
     let first = stage.api.card("step 1 of 2").await;

@@ -1,6 +1,6 @@
 //! Sets of rules that a simulation switches between.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
     engine::ActiveRules,
@@ -47,7 +47,7 @@ pub(super) fn rule_set(number: u64) -> ActiveRules {
 
 /// Returns two of three approvers, asked twice, and then one of others.
 fn approval_steps() -> Vec<ApprovalStep> {
-    let from = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
+    let from = |names: &[&str]| Some(Arc::new(names.iter().map(|&name| name.to_owned()).collect()));
     let within = Some(Duration::from_secs(600));
     vec![
         ApprovalStep { approvals: 2, within, on_expiry: OnExpiry::Next, ..ApprovalStep::default() },
