@@ -57,6 +57,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for ProcessEnvironme
 /// Reads `NAME=value` lines: `export` in front is allowed, quotes around a value are taken off, `#` after a blank
 /// starts a comment outside of quotes. A line of another form is skipped.
 fn parse_variables(text: &str) -> Vec<(String, String)> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.lines().filter_map(parse_assignment).collect()
 }
 
@@ -93,6 +94,7 @@ mod tests {
             ("D='a\\nb'", Some(("D", "a\\nb"))),
             ("E=\"a\\nb\"", Some(("E", "a\nb"))),
             ("F=", Some(("F", ""))),
+            ("\u{feff}F=1", Some(("F", "1"))),
             ("G=a#b", Some(("G", "a#b"))),
             ("# H=1", None),
             ("1I=2", None),

@@ -13,7 +13,7 @@ use countersign_protocol::omp::session_file::SessionHeader;
 use countersign_runtime::tools::regular;
 
 /// The longest beginning that is read for a header, in bytes.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: u64 = 16 << 20;
 
 /// A session file and its header.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,9 @@ pub struct FoundSession {
 /// Reads the header of the file at `path`. `None` if it is no session's.
 pub fn read_header(path: &Path) -> Option<SessionHeader> {
     let file = regular::open_file(path, OpenOptions::new().read(true)).ok()?;
-    SessionHeader::parse(&mut BufReader::new(file.take(LONGEST)).lines().map_while(Result::ok))
+    let lines = BufReader::new(file.take(LONGEST)).split(b'\n').map_while(Result::ok);
+    // A session is opened as well if a byte of its header is no text.
+    SessionHeader::parse(&mut lines.map(|line| String::from_utf8_lossy(&line).into_owned()))
 }
 
 /// Returns the session in `folder` that was written to last.
@@ -96,6 +98,19 @@ mod tests {
     };
 
     use super::{find_session, newest_session};
+
+    #[test]
+    fn a_header_that_can_be_opened_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        put(&folder.path().join("old.jsonl"), "old", 9);
+        for (name, title) in [("bytes", &b"caf\xe9"[..]), ("long", &vec![b'x'; 2 << 20])] {
+            let line = [&b"\xef\xbb\xbf{\"type\":\"session\",\"id\":\""[..], name.as_bytes(), b"\",\"title\":\"", title, b"\"}\n"];
+            fs::write(folder.path().join(format!("{name}.jsonl")), line.concat()).unwrap();
+            assert_eq!(newest_session(folder.path()).unwrap().header.id, name);
+            let found = find_session(name, folder.path(), folder.path(), None);
+            assert_eq!(found.unwrap().header.id, name);
+        }
+    }
 
     fn put(path: &Path, id: &str, minutes_old: u64) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -227,15 +227,15 @@ fn a_service_of_the_user_is_written_shown_and_removed() {
     assert!(hook.out.contains("systemctl --user start countersign"), "{hook:?}");
     assert_eq!(place.run(&["unguard", "claude"]).code, Some(0));
     fs::write(&unit, format!("{text}# mine\n")).unwrap();
-    for arguments in [&["guard", "--service", "--yes"][..], &["unguard"]] {
+    for arguments in [&["guard", "--service", "--yes"][..], &["unguard", "--service"]] {
         let refused = place.run(arguments);
         assert!(refused.code == Some(1) && refused.err.contains("countersign.service"), "{refused:?}");
     }
     fs::write(&unit, text).unwrap();
-    let removed = place.run(&["unguard"]);
+    let removed = place.run(&["unguard", "--service"]);
     assert!(removed.code == Some(0) && removed.out.contains("removed"), "{removed:?}");
     assert!(!unit.exists());
-    let none = place.run(&["unguard"]);
+    let none = place.run(&["unguard", "--service"]);
     assert!(none.code == Some(1) && none.err.contains("there is no"), "{none:?}");
     let both = place.guard(&["--service", "claude"]);
     assert!(both.code != Some(0) && both.err.contains("--service"), "{both:?}");
