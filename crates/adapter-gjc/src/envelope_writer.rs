@@ -140,15 +140,18 @@ pub(crate) fn frame_id() -> String {
     uuid::Builder::from_random_bytes(bits).into_uuid().to_string()
 }
 
-/// Moves the end of a run after the events of its attempts: it is the last event of the run.
-pub(crate) fn order_run_end(events: &mut [omp::OmpEvent]) {
-    let is = |at: &omp::OmpEvent, next: &omp::OmpEvent| {
-        matches!((at, next), (omp::OmpEvent::AgentEnd { .. }, omp::OmpEvent::AutoRetryEnd { .. }))
-    };
-    for at in 1..events.len() {
-        if is(&events[at - 1], &events[at]) {
-            events.swap(at - 1, at);
+/// Moves the end of a run after the events of its attempts: it is the last event of the run. A run that ended in the wait for its next
+/// attempt gets one, because the last one that was sent says that it is paused.
+pub(crate) fn order_run_end(events: &mut Vec<omp::OmpEvent>) {
+    let mut at = 0;
+    while at < events.len() {
+        if matches!(events[at], omp::OmpEvent::AutoRetryEnd { success: false, .. }) {
+            match at.checked_sub(1).filter(|before| matches!(events[*before], omp::OmpEvent::AgentEnd { .. })) {
+                Some(before) => events.swap(before, at),
+                None => events.insert(at + 1, omp::OmpEvent::AgentEnd { messages: Vec::new() }),
+            }
         }
+        at += 1;
     }
 }
 
@@ -240,6 +243,9 @@ mod tests {
         let retry = OmpEvent::AutoRetryEnd { success: false, attempt: 3, final_error: None };
         let mut events = vec![OmpEvent::TurnStart, end.clone(), retry.clone()];
         order_run_end(&mut events);
-        assert_eq!(events, [OmpEvent::TurnStart, retry, end]);
+        assert_eq!(events, [OmpEvent::TurnStart, retry.clone(), end]);
+        let mut in_a_wait = vec![retry.clone()];
+        order_run_end(&mut in_a_wait);
+        assert_eq!(in_a_wait, [retry, OmpEvent::AgentEnd { messages: Vec::new() }]);
     }
 }

@@ -144,7 +144,7 @@ impl DialectExtension for GjcDialect {
         gjc.writer.encode_frame(frame)
     }
 
-    fn arrange_events(&self, events: &mut [OmpEvent]) {
+    fn arrange_events(&self, events: &mut Vec<OmpEvent>) {
         order_run_end(events);
     }
 

@@ -4,11 +4,11 @@ use std::fs;
 
 use countersign_testkit::process::{
     FramePosition, HostFixture, Latch, RpcHost, eventually,
-    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_part, text_reply},
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, error_reply, text_part, text_reply},
 };
 use serde_json::{Value, json};
 
-use crate::rpc::{event, start};
+use crate::rpc::{event, events, start};
 
 /// Returns a declaration that covers prompts, reading and writing, with limits that no test reaches unless it says so.
 fn declaration(more: Value) -> Value {
@@ -125,6 +125,36 @@ fn each_budget_that_is_used_up_ends_the_run() {
         assert_eq!(audited(&place, "unattended_abort_settled"), want, "{name}");
         let failures = host.frames_since(from).into_iter().filter(|frame| frame["success"] == false).count();
         assert_eq!(failures, 1, "{name}: a breach is told once");
+        host.close_cleanly();
+    }
+}
+
+#[test]
+fn a_run_that_ends_in_the_wait_for_its_next_attempt_has_an_end() {
+    const WAITING: &str = "retry: { baseDelayMs: 600000, provider: { maxRetries: 0 } }\n";
+    let ends = |host: &RpcHost, from| {
+        let ends = events(host, from).into_iter().filter(|event| event["payload"]["event_type"] == "agent_end");
+        ends.map(|event| event["payload"]["event"]["stopReason"].clone()).collect::<Vec<_>>()
+    };
+    for is_stopped in [false, true] {
+        let place = HostFixture::with_config(WAITING);
+        place.provider.script_replies([error_reply(500, "no")]);
+        let mut host = start(&place, &[]);
+        if !is_stopped {
+            negotiate(&mut host, &limited("max_wall_time_ms", 1_500));
+        }
+        let from = host.send_prompt("go");
+        event(&host, from, "auto_retry_start");
+        if is_stopped {
+            host.command_data(json!({ "type": "abort" }));
+        } else {
+            fails(&mut host, from);
+        }
+        let last = if is_stopped { "completed" } else { "budget_exceeded" };
+        eventually("the last end", || (ends(&host, from) == [json!("paused"), json!(last)]).then_some(()));
+        let all = events(&host, from);
+        let kinds: Vec<_> = all.iter().filter_map(|event| event["payload"]["event_type"].as_str()).collect();
+        assert!(kinds.ends_with(&["auto_retry_end", "agent_end"]), "{kinds:?}");
         host.close_cleanly();
     }
 }

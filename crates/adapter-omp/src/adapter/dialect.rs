@@ -86,7 +86,7 @@ pub trait DialectExtension: Sync {
     }
 
     /// Sorts events that come at once into the order that hosts expect.
-    fn arrange_events(&self, _events: &mut [OmpEvent]) {}
+    fn arrange_events(&self, _events: &mut Vec<OmpEvent>) {}
 
     /// Answers a command that breaks off: the original of omp answers it as a line that it could not read.
     fn broken_off(&self, id: Option<OmpRequestId>, _command: &'static str, problem: String) -> OmpResponse {
