@@ -18,7 +18,7 @@ use countersign_protocol::{
         schema::{SchemaMismatch, canonical_hash},
         workflow::{AnswerResolution, GateError, InvalidAnswer, NOT_AVAILABLE, PendingGates},
     },
-    omp::{OmpRequestId, OmpResponse},
+    omp::{OmpRequestId, OmpResponse, ui::NotifyType},
 };
 use countersign_runtime::OwnerError;
 
@@ -33,19 +33,27 @@ use super::{
     gate_form,
 };
 use countersign_adapter_omp::{OmpAdapter, OutgoingFrame, refusal_text::refusal_message};
-use countersign_view::{GateRequest, time::format_iso};
+use countersign_view::{GateRequest, LineMode, escape, time::format_iso};
 
 const RESPONSE: &str = "workflow_gate_response";
 const PENDING: &str = "get_pending_workflow_gates";
 /// Answer to a call that asks if its host shows no dialogs and declared no unattended mode.
 pub(crate) const NOBODY: &str = "Ask tool requires interactive mode";
+/// Notice about a gate that waits and is not shown.
+const UNSHOWN: &str = "A question waits that --mode rpc does not show; start with --mode rpc-ui or negotiate unattended mode to answer it, \
+                       or send abort";
 
 /// Shows a gate that waits as what it is in this dialect. False if it is to be shown as a dialog.
 pub(crate) fn show_gate(adapter: &mut OmpAdapter, gate: &Gate, request: &GateRequest) -> bool {
     let Some(gjc) = gjc_state(adapter) else { return false };
     match gjc.workflow.presentation_for(gate) {
         GatePresentation::Dialog => false,
-        GatePresentation::Nowhere => true,
+        GatePresentation::Nowhere => {
+            // An earlier process opened it, or an MCP server asks.
+            let what = escape(request.headline(), LineMode::One).into_owned();
+            adapter.notify_host(format!("{UNSHOWN}: {what}"), NotifyType::Warning);
+            true
+        }
         GatePresentation::Gate => {
             match gate_form::to_wire(gate, request, gjc.workflow.host.options) {
                 Some(Ok(made)) => {

@@ -164,6 +164,23 @@ fn a_run_whose_approved_call_was_cut_off_does_not_resume_and_the_host_is_notifie
 }
 
 #[test]
+fn a_host_that_shows_no_questions_is_notified_of_one_that_an_earlier_process_opened() {
+    let place = HostFixture::new();
+    place.provider.script_replies([plan(), text_reply("done")]);
+    let mut host = start(&place, &UI);
+    let from = host.send_prompt("hi");
+    host.wait_dialog(from);
+    host.kill();
+    let mut again = start(&place, &["--continue"]);
+    let notification = again.wait_frame(0, "a notice", |frame| frame["method"] == "notify");
+    let message = notification["message"].as_str().unwrap();
+    assert!(message.contains("--mode rpc-ui") && message.ends_with(": The move"), "{notification}");
+    again.command_data(json!({ "type": "abort" }));
+    event(&again, 0, "agent_end");
+    again.close_cleanly();
+}
+
+#[test]
 fn a_plan_that_waits_outlives_a_kill_with_its_id_and_the_run_goes_on() {
     let place = HostFixture::new();
     place.provider.script_replies([plan(), text_reply("done")]);
