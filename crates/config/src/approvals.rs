@@ -68,7 +68,7 @@ pub(super) fn read_steps(place: &ConfigField<'_>, sets: &PeopleSets) -> Vec<Appr
         ..ApprovalStep::default()
     }];
     for next in place.at("escalate").items() {
-        if !next.check_mapping(ESCALATION) {
+        if !next.check_item(ESCALATION) {
             continue;
         }
         if next.at("after").is_absent() {

@@ -101,10 +101,7 @@ pub(super) fn read_cases(place: &ConfigField<'_>) -> Vec<PolicyCase> {
 }
 
 fn read_case(place: &ConfigField<'_>) -> Option<PolicyCase> {
-    if !place.check_mapping(&["request", "agent", "expect", "description"]) {
-        if place.is_absent() {
-            place.report_missing();
-        }
+    if !place.check_item(&["request", "agent", "expect", "description"]) {
         return None;
     }
     let request_field = place.at("request");

@@ -12,6 +12,13 @@ use super::{
     value::{ConfigValue, ValueForm, shell_variable_form},
 };
 
+/// Handling of a credential that is written as an empty or blank text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlankSecret {
+    Refused,
+    Accepted,
+}
+
 /// The value under a key, or its absence.
 #[derive(Clone, Debug)]
 pub(super) struct ConfigField<'a> {
@@ -38,12 +45,12 @@ impl<'a> ConfigField<'a> {
 
     /// Returns true if there is nothing here.
     pub(super) fn is_absent(&self) -> bool {
-        self.value_form().is_none() && self.variable_text().is_none_or(str::is_empty)
+        self.value_form().is_none()
     }
 
-    /// Refuses a key with nothing after it: its author meant something. The value of a variable may be empty.
+    /// Refuses a key with nothing after it: its author meant something.
     pub(super) fn not_empty(&self, expected: &'static str) {
-        if self.is_written() && self.value_form().is_none() && self.variable_text().is_none() {
+        if self.is_written() && self.is_absent() {
             self.report_fault(ConfigFault::Type { expected, found: "nothing" });
         }
     }
@@ -53,7 +60,7 @@ impl<'a> ConfigField<'a> {
         self.value.is_some() && !self.key.is_empty()
     }
 
-    /// Returns true if the value is a variable that is not set.
+    /// Returns true if the value is a variable that is not set or is empty, which was reported already.
     pub(super) fn is_unset(&self) -> bool {
         self.value_form() == Some(&ValueForm::Unset)
     }
@@ -81,14 +88,9 @@ impl<'a> ConfigField<'a> {
     }
 
     fn report_missing_as(&self, missing: ConfigFault) {
-        if self.is_unset() {
-            return;
+        if !self.is_unset() {
+            self.report_fault(missing);
         }
-        let empty = self.value.and_then(|value| value.variable.as_ref()).filter(|variable| variable.text.is_empty());
-        self.report_fault(match empty {
-            Some(variable) => ConfigFault::Empty { key: self.key.clone(), variable: variable.name.clone() },
-            None => missing,
-        });
     }
 
     fn report_type(&self, expected: &'static str) {
@@ -146,6 +148,16 @@ impl<'a> ConfigField<'a> {
             self.child_field(key, Some(value)).report_fault(ConfigFault::UnknownKey(known));
         }
         true
+    }
+
+    /// Returns true if an item of a list is a mapping, as [`Self::check_mapping`] does. An item without a value is refused too: it would be
+    /// left out of the list.
+    pub(super) fn check_item(&self, known: &'static [&'static str]) -> bool {
+        let is_mapping = self.check_mapping(known);
+        if !is_mapping && self.is_absent() {
+            self.report_missing();
+        }
+        is_mapping
     }
 
     /// Returns true if a mapping is here that has this key, with any value.
@@ -207,7 +219,7 @@ impl<'a> ConfigField<'a> {
     pub(super) fn text(&self) -> Option<String> {
         self.not_empty("text");
         if let Some(text) = self.variable_text() {
-            return Some(text.to_owned()).filter(|text| !text.is_empty());
+            return Some(text.to_owned());
         }
         match self.value_form() {
             None | Some(ValueForm::Null | ValueForm::Unset) => None,
@@ -217,6 +229,16 @@ impl<'a> ConfigField<'a> {
                 None
             }
         }
+    }
+
+    /// Returns text. An empty or blank one is refused.
+    pub(super) fn filled_text(&self) -> Option<String> {
+        let text = self.text()?;
+        if text.trim().is_empty() {
+            self.report_refusal("expected a value, found an empty text");
+            return None;
+        }
+        Some(text)
     }
 
     /// Returns text that must be here and not be empty.
@@ -237,30 +259,42 @@ impl<'a> ConfigField<'a> {
         text
     }
 
-    /// Returns a credential. One that is written in the file itself is noted.
+    /// Returns a credential. An empty or blank one is refused; one that is written in the file itself is noted.
     pub(super) fn secret(&self) -> Option<SecretString> {
-        let text = self.text().filter(|text| !text.is_empty())?;
-        self.note_literal();
-        Some(SecretString::from(text))
+        let text = self.text()?;
+        self.check_secret(text, BlankSecret::Refused)
     }
 
     /// Returns a credential that must be here.
     pub(super) fn needed_secret(&self) -> Option<SecretString> {
         let text = self.needed_text()?;
-        self.note_literal();
-        Some(SecretString::from(text))
+        self.check_secret(text, BlankSecret::Refused)
     }
 
     /// Returns a credential that must be here and may be empty text.
     pub(super) fn written_secret(&self) -> Option<SecretString> {
         let text = self.text();
-        match &text {
-            Some(text) if text.is_empty() => {}
-            Some(_) => self.note_literal(),
-            None if self.is_absent() => self.report_missing(),
-            None => {}
+        if text.is_none() && self.is_absent() {
+            self.report_missing();
         }
-        text.map(SecretString::from)
+        self.check_secret(text?, BlankSecret::Accepted)
+    }
+
+    /// Returns `text` as a credential, unless a part of it is missing.
+    fn check_secret(&self, text: String, blank: BlankSecret) -> Option<SecretString> {
+        if let Some(variable) = self.value.and_then(|value| value.empty_variable.clone()) {
+            self.report_fault(ConfigFault::Empty { variable });
+            return None;
+        }
+        if text.trim().is_empty() {
+            if blank == BlankSecret::Refused {
+                self.report_refusal("the credential is empty");
+                return None;
+            }
+        } else {
+            self.note_literal();
+        }
+        Some(SecretString::from(text))
     }
 
     /// Returns true if any part of the value comes from the environment.
@@ -393,9 +427,9 @@ impl<'a> ConfigField<'a> {
         None
     }
 
-    /// Returns a path; a relative one starts from the file's folder.
+    /// Returns a path; a relative one starts from the file's folder. An empty one is refused.
     pub(super) fn path(&self) -> Option<PathBuf> {
-        self.text().filter(|text| !text.is_empty()).map(|text| self.notes.folder().join(text))
+        self.filled_text().map(|text| self.notes.folder().join(text))
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::yaml::LARGEST;
 
-/// Stands for a variable that is not set: good for an address and for a token.
+/// Stands for a variable that is not set or is empty: good for an address and for a token.
 const UNSET: &str = "http://unset.invalid";
 
 /// Entities that rules name.
@@ -57,6 +57,8 @@ pub fn known_entities(
     let notes = FileDiagnostics::for_file(path);
     let text = regular::read_text(path, LARGEST);
     let text = text.map_err(|error| notes.add_fault(0, "", ConfigFault::Io(error.to_string()))).unwrap_or_default();
+    // Both mean that the author of the rules has not the gateway's environment.
+    let environment = &|name: &str| environment(name).filter(|value| !value.trim().is_empty());
     let or_unset = |name: &str| environment(name).or_else(|| Some(UNSET.to_owned()));
     let value = value::read_value(&text, &notes, Some(&or_unset));
     let root = ConfigField::root(&notes, value.as_ref());
@@ -93,7 +95,7 @@ fn known_people(
     let users = root.at("messenger").at("telegram").at("allowed_users");
     let faults = notes.problems.take();
     // Problems with them are reported by `serve`.
-    let telegram = users.list_items().unwrap_or_default().iter().filter_map(ConfigField::integer).collect();
+    let telegram = load::read_allowed_users(&users);
     let console = root.at("web").at("users").members().unwrap_or_default();
     let console = console.into_iter().map(|(login, _)| login.to_owned()).collect();
     let is_there = |one: ConfigField<'_>| !one.is_unset() && !one.at("id").is_unset();

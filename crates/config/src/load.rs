@@ -59,7 +59,8 @@ pub struct LoadedConfig {
     pub warnings: Vec<String>,
 }
 
-const TOP: &[&str] = &[
+/// The keys at the top of a configuration.
+pub(super) const TOP: &[&str] = &[
     "gateway",
     "agent",
     "agents",
@@ -271,11 +272,11 @@ fn read_web(place: &ConfigField<'_>) -> WebConfig {
 
 fn read_gateway(place: &ConfigField<'_>, flags: &ConfigFlags) -> GatewayConfig {
     place.check_mapping(GATEWAY);
-    let host = place.at("host").text().filter(|host| !host.is_empty());
+    let host = place.at("host").filled_text();
     let own = read_port(&place.at("port"), 0);
     let health_port = place.at("health_port");
     let health = read_port(&health_port, 1);
-    let health_host = place.at("health_host").text();
+    let health_host = place.at("health_host").filled_text();
     let gateway = GatewayConfig {
         host: flags.host.clone().or(host).unwrap_or_else(|| "127.0.0.1".to_owned()),
         port: flags.port.or(own).unwrap_or(8443),
@@ -328,11 +329,9 @@ fn read_agents(root: &ConfigField<'_>) -> Vec<AgentConfig> {
         add(&first, Some(DEFAULT_AGENT.to_owned()), token);
     }
     for place in root.at("agents").items() {
-        if place.check_mapping(&["id", "token"]) {
+        if place.check_item(&["id", "token"]) {
             let (id, token) = (place.at("id").needed_text(), place.at("token").needed_secret());
             add(&place, id, token);
-        } else if place.is_absent() {
-            place.report_missing();
         }
     }
     agents.into_agents()
@@ -359,8 +358,7 @@ fn read_telegram(place: &ConfigField<'_>) -> Option<TelegramConfig> {
         chat.report_missing();
     }
     let users = place.at("allowed_users");
-    let allowed_users: Vec<i64> =
-        users.list_items().unwrap_or_default().iter().filter_map(ConfigField::integer).collect();
+    let allowed_users = read_allowed_users(&users);
     if users.list_items().is_none_or(|list| list.is_empty()) && !users.is_unset() {
         users.report_refusal("messenger.telegram.allowed_users must be a non-empty list");
     }
@@ -370,6 +368,11 @@ fn read_telegram(place: &ConfigField<'_>) -> Option<TelegramConfig> {
     thread.not_empty("a whole number from 1, the id of a forum topic");
     let message_thread_id = thread.integer_in(1, i64::from(i32::MAX));
     Some(TelegramConfig { token: token?, chat_id: chat_id?, message_thread_id, allowed_users, api_url })
+}
+
+/// Returns the users whose answers count. Each item that is none is reported, so that the list is never shorter unnoticed.
+pub(super) fn read_allowed_users(place: &ConfigField<'_>) -> Vec<i64> {
+    place.list_items().unwrap_or_default().iter().filter_map(ConfigField::integer).collect()
 }
 
 fn on_shutdown(place: &ConfigField<'_>) -> OnShutdown {
@@ -442,7 +445,7 @@ pub(super) fn read_people(place: &ConfigField<'_>) -> Vec<PersonConfig> {
     let mut people: Vec<PersonConfig> = Vec::new();
     let (mut users, mut logins, mut accounts) = (HashSet::new(), HashSet::new(), HashSet::new());
     for place in place.items() {
-        if !place.check_mapping(&["id", "telegram", "console", "local"]) {
+        if !place.check_item(&["id", "telegram", "console", "local"]) {
             continue;
         }
         let Some(id) = place.at("id").needed_text() else { continue };

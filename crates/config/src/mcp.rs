@@ -231,7 +231,7 @@ fn read_auth(place: &ConfigField<'_>) -> Option<McpAuthConfig> {
     let client_id = id.needed_text().filter(|text| report_value(&id, mcp_checks::check_text(text)));
     let client_secret = place.at("client_secret").needed_secret();
     let scope = place.at("scope");
-    let scopes = scope.text().filter(|text| !text.is_empty() && report_value(&scope, mcp_checks::check_text(text)));
+    let scopes = scope.filled_text().filter(|text| report_value(&scope, mcp_checks::check_text(text)));
     Some(McpAuthConfig { token_url: token_url?, client_id: client_id?, client_secret: client_secret?, scope: scopes })
 }
 

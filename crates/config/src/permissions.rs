@@ -168,10 +168,7 @@ fn cases_path(path: &Path) -> PathBuf {
 }
 
 fn read_rule(place: &ConfigField<'_>, sets: &approvals::PeopleSets) -> Option<Rule> {
-    if !place.check_mapping(RULE) {
-        if place.is_absent() {
-            place.report_missing();
-        }
+    if !place.check_item(RULE) {
         return None;
     }
     let (pattern, tool) = (place.at("pattern"), place.at("tool"));

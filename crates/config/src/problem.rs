@@ -45,11 +45,9 @@ pub enum ConfigFault {
         /// The accepted values.
         accepted: &'static str,
     },
-    /// A key that must be there names a variable that is empty.
-    #[error("Missing required config: the environment variable {variable} is empty")]
+    /// A value is nothing but a variable that is empty or blank, or a credential has such a variable in it.
+    #[error("the environment variable {variable} is empty")]
     Empty {
-        /// The key.
-        key: String,
         /// The variable.
         variable: String,
     },

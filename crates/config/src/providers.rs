@@ -83,7 +83,7 @@ fn read_provider(name: &str, place: &ConfigField<'_>) -> ProviderConfig {
 }
 
 fn read_entry(name: &str, provider: &ProviderConfig, place: &ConfigField<'_>) -> Option<ModelEntry> {
-    if !place.check_mapping(MODEL) {
+    if !place.check_item(MODEL) {
         return None;
     }
     let id = place.at("id").needed_text();
@@ -124,7 +124,9 @@ fn read_modalities(place: &ConfigField<'_>) -> Vec<InputModality> {
         match item.text().as_deref() {
             Some("text") => modalities.push(InputModality::Text),
             Some("image") => modalities.push(InputModality::Image),
-            Some(_) | None => item.report_refusal("expected text or image"),
+            Some(_) => item.report_refusal("expected text or image"),
+            // Reported already.
+            None => {}
         }
     }
     modalities

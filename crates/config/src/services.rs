@@ -110,7 +110,7 @@ pub(super) fn read_services(place: &ConfigField<'_>) -> Vec<ServiceConfig> {
 fn read_service(name: &str, place: &ConfigField<'_>) -> Option<ServiceConfig> {
     place.check_mapping(SERVICE);
     // The first form of agent-gate: an address and a token, and the tools are built in.
-    let first_form = name == "homeassistant" && place.at("auth").is_absent() && !place.at("token").is_absent();
+    let first_form = name == "homeassistant" && place.at("auth").is_absent() && place.has_key("token");
     let url = place.at("url");
     if url.is_absent() {
         url.report_missing();
@@ -119,7 +119,7 @@ fn read_service(name: &str, place: &ConfigField<'_>) -> Option<ServiceConfig> {
     let auth = if first_form {
         place.at("token").needed_secret().map(|token| ServiceAuthConfig::Bearer { token })
     } else {
-        if !place.at("token").is_absent() {
+        if place.has_key("token") {
             place.at("token").report_refusal("only homeassistant has its token here; use auth.token");
         }
         read_auth(&place.at("auth"))
@@ -163,7 +163,7 @@ fn read_auth(place: &ConfigField<'_>) -> Option<ServiceAuthConfig> {
         }
         "basic" => ServiceAuthConfig::Basic {
             username: place.at("username").needed_text()?,
-            password: place.at("password").secret().unwrap_or_default(),
+            password: read_password(&place.at("password")).unwrap_or_default(),
         },
         "none" => ServiceAuthConfig::None,
         other => {
@@ -174,6 +174,11 @@ fn read_auth(place: &ConfigField<'_>) -> Option<ServiceAuthConfig> {
         }
     };
     Some(auth)
+}
+
+/// Reads the password of basic authentication. Some services take a key as the user and no password.
+fn read_password(place: &ConfigField<'_>) -> Option<SecretString> {
+    if place.has_no_value() { None } else { place.written_secret() }
 }
 
 fn read_token(place: &ConfigField<'_>) -> Option<SecretString> {
@@ -201,10 +206,7 @@ fn read_status(place: &ConfigField<'_>) -> Option<u16> {
 fn read_errors(place: &ConfigField<'_>) -> Vec<(u16, String)> {
     let mut errors = Vec::new();
     for place in place.items() {
-        if !place.check_mapping(&["status", "message"]) {
-            if place.is_absent() {
-                place.report_missing();
-            }
+        if !place.check_item(&["status", "message"]) {
             continue;
         }
         for key in ["status", "message"] {

@@ -1,5 +1,6 @@
 //! Meaning of a configuration file, shown with real files.
 
+mod empty_values;
 mod faults;
 mod files;
 mod keys;
@@ -64,4 +65,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("NUMBER", "12"),
     ("LIST", "[111, 112]"),
     ("EMPTY", ""),
+    ("BLANK", " \t"),
+    ("TILDE", "~"),
+    ("HOLES", "[111, ~]"),
 ];

@@ -19,16 +19,25 @@ pub(super) struct ConfigValue {
     pub(super) form: ValueForm,
     /// The variable, if the value is nothing but one.
     pub(super) variable: Option<EnvironmentVariable>,
+    /// Name of a variable that is empty or blank and is a part of the text. A value that is nothing but such variables is reported already.
+    pub(super) empty_variable: Option<String>,
     /// True if any part of the value comes from the environment.
     pub(super) from_environment: bool,
     /// True if the file has a text that was meant as a variable and is none.
     pub(super) is_misspelt: bool,
 }
 
-/// A variable of the environment.
+impl ConfigValue {
+    /// Returns a value that is written in the file itself.
+    fn new(line: u64, form: ValueForm) -> Self {
+        Self { line, form, variable: None, empty_variable: None, from_environment: false, is_misspelt: false }
+    }
+}
+
+/// The value of a variable of the environment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EnvironmentVariable {
-    pub(super) name: String,
+    /// Never blank.
     pub(super) text: String,
 }
 
@@ -47,7 +56,7 @@ pub(super) enum ValueForm {
     List(Vec<ConfigValue>),
     /// A mapping, in the order of the file.
     Map(Vec<(String, ConfigValue)>),
-    /// A variable that is not set, which was reported already.
+    /// A variable that is not set or is empty, which was reported already.
     Unset,
 }
 
@@ -163,7 +172,7 @@ struct VariableResolver<'a> {
 impl VariableResolver<'_> {
     fn resolve_node(&self, node: YamlNode, key: &str) -> ConfigValue {
         let line = node.line;
-        let plain = |form| ConfigValue { line, form, variable: None, from_environment: false, is_misspelt: false };
+        let plain = |form| ConfigValue::new(line, form);
         match node.kind {
             YamlKind::Null => plain(ValueForm::Null),
             YamlKind::Bool(flag) => plain(ValueForm::Bool(flag)),
@@ -185,40 +194,51 @@ impl VariableResolver<'_> {
         }
     }
 
+    /// Returns the value of a text. A variable that is not set is reported, and so is an empty or blank one if nothing else is left: its
+    /// author meant a value, and the default would replace it unnoticed.
     fn resolve_text(&self, text: &str, line: u64, key: &str) -> ConfigValue {
         let (Some(mark), Some(environment)) = (self.mark, self.environment) else {
-            let (form, is_misspelt) = (ValueForm::Text(text.to_owned()), is_misspelt_variable(text));
-            return ConfigValue { line, form, variable: None, from_environment: false, is_misspelt };
+            let value = ConfigValue::new(line, ValueForm::Text(text.to_owned()));
+            return ConfigValue { is_misspelt: is_misspelt_variable(text), ..value };
         };
         let parts: Vec<&str> = text.split(mark).collect();
         let mut result = String::new();
         let mut unset = false;
+        let mut empty: Option<&str> = None;
         for (at, part) in parts.iter().enumerate() {
             if at % 2 == 0 {
                 result.push_str(part);
             } else if let Some(value) = environment(part) {
+                if value.trim().is_empty() {
+                    empty = empty.or(Some(part));
+                }
                 result.push_str(&value);
             } else {
                 self.notes.add_fault(line, key, ConfigFault::Variable((*part).to_owned()));
                 unset = true;
             }
         }
-        let from_environment = parts.len() > 1;
-        // Values of variables are not looked at. Anything else that looks like one was none when the file was read.
-        let is_misspelt = parts.iter().step_by(2).any(|part| part.contains("${"));
-        if unset {
-            return ConfigValue { line, form: ValueForm::Unset, variable: None, from_environment, is_misspelt };
+        if let Some(variable) = empty.filter(|_| !unset && result.trim().is_empty()) {
+            self.notes.add_fault(line, key, ConfigFault::Empty { variable: variable.to_owned() });
+            unset = true;
         }
-        let ["", name, ""] = parts[..] else {
-            return ConfigValue { line, form: ValueForm::Text(result), variable: None, from_environment, is_misspelt };
+        let value = ConfigValue {
+            empty_variable: empty.map(str::to_owned),
+            from_environment: parts.len() > 1,
+            // Values of variables are not looked at. Anything else that looks like one was none when the file was read.
+            is_misspelt: parts.iter().step_by(2).any(|part| part.contains("${")),
+            ..ConfigValue::new(line, ValueForm::Unset)
         };
+        if unset {
+            return value;
+        }
+        let ["", _, ""] = parts[..] else { return ConfigValue { form: ValueForm::Text(result), ..value } };
         let form = match YamlNode::parse_untagged(&result) {
+            // A comment or `~` is no empty value: it would be taken for the absence of the key.
+            Ok(Some(YamlNode { kind: YamlKind::Null, .. }) | None) | Err(_) => ValueForm::Text(result.clone()),
             Ok(Some(node)) => variable_value(node, line).form,
-            Ok(None) => ValueForm::Null,
-            Err(_) => ValueForm::Text(result.clone()),
         };
-        let variable = Some(EnvironmentVariable { name: name.to_owned(), text: result });
-        ConfigValue { line, form, variable, from_environment, is_misspelt }
+        ConfigValue { form, variable: Some(EnvironmentVariable { text: result }), ..value }
     }
 }
 
@@ -234,5 +254,5 @@ fn variable_value(node: YamlNode, line: u64) -> ConfigValue {
             ValueForm::Map(members.into_iter().map(|(name, value)| (name, variable_value(value, line))).collect())
         }
     };
-    ConfigValue { line, form, variable: None, from_environment: true, is_misspelt: false }
+    ConfigValue { from_environment: true, ..ConfigValue::new(line, form) }
 }

@@ -102,7 +102,7 @@ fn what_is_wrong_with_a_server_is_named() {
         ),
         ("{ command: }", ".command: Missing required config"),
         ("{ command: '' }", ".command: Missing required config"),
-        ("{ command: '${EMPTY}' }", ".command: Missing required config: the environment variable EMPTY is empty"),
+        ("{ command: '${EMPTY}' }", ".command: the environment variable EMPTY is empty"),
         ("{ command: '${NOWHERE}' }", ".command: Environment variable NOWHERE is not set"),
         ("{ command: [a] }", ".command: expected text (quote it if it looks like something else), found a list"),
         ("{ command: 5 }", ".command: expected text (quote it if it looks like something else), found a number"),
@@ -115,10 +115,7 @@ fn what_is_wrong_with_a_server_is_named() {
             ".args[0]: expected text (quote it if it looks like something else), found a number",
         ),
         ("{ command: a, args: [b, ~] }", ".args[1]: Missing required config"),
-        (
-            "{ command: a, args: ['${EMPTY}'] }",
-            ".args[0]: Missing required config: the environment variable EMPTY is empty",
-        ),
+        ("{ command: a, args: ['${EMPTY}'] }", ".args[0]: the environment variable EMPTY is empty"),
         (
             "{ command: a, args: [\"b\\ec\"] }",
             ".args[0]: expected text without line breaks and other control characters",
@@ -133,10 +130,7 @@ fn what_is_wrong_with_a_server_is_named() {
             ".env.B: expected text (quote it if it looks like something else), found a number",
         ),
         ("{ command: a, env: { B: } }", ".env.B: Missing required config"),
-        (
-            "{ command: a, env: { B: '${EMPTY}' } }",
-            ".env.B: Missing required config: the environment variable EMPTY is empty",
-        ),
+        ("{ command: a, env: { B: '${EMPTY}' } }", ".env.B: the environment variable EMPTY is empty"),
         ("{ command: a, env: { B: '${NOWHERE}' } }", ".env.B: Environment variable NOWHERE is not set"),
         ("{ command: a, env: { B: '${B }' } }", ".env.B: invalid variable: expected ${NAME}"),
         ("{ command: a, env: { B: \"b\\0\" } }", ".env.B: the value of a variable must not contain a NUL character"),

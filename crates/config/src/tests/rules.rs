@@ -200,6 +200,10 @@ fn what_is_wrong_is_named_with_its_line() {
             "permissions.yaml:2: rules[0].escalate[0].to: Missing required config",
         ),
         (
+            "rules:\n- { pattern: x, action: ask, escalate: [ ~ ] }",
+            "permissions.yaml:2: rules[0].escalate[0]: Missing required config",
+        ),
+        (
             "rules:\n- { pattern: x, action: ask, escalate: [ { after: 5, to: ana, unless: b } ] }",
             "permissions.yaml:2: rules[0].escalate[0].unless: unknown key",
         ),
