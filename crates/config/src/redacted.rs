@@ -369,6 +369,7 @@ mod tests {
             ("--header Authorization:abc --header=X-Key:abc", "--header Authorization:*** --header=X-Key:***"),
             ("--url=http://u:p@h c:/x a=b=c", "--url=http://***@h c:/x a=b=c"),
             ("--token --verbose abc", "--token --verbose abc"),
+            ("--keyboard us --passive on --passwd on", "--keyboard us --passive on --passwd ***"),
             ("http://u:p@h/x?key=1 hidden", "http://***@h/x?key=*** ***"),
         ] {
             let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
@@ -398,6 +399,7 @@ mod tests {
             ("/api?u=a1b2-c3d4&v=aB.cD&w=eyJh.eyJz.AbCd", "/api?u=***&v=***&w=***"),
             ("/api?u=12345.67890&v=correct-horse-battery&w=ABC-DEF-GHI&x=AB-1234", "/api?u=***&v=***&w=***&x=***"),
             ("/api?u=eyJhbGciT&v=T&w=1T2", "/api?u=***&v=***&w=1T2"),
+            ("/api?country_code=de&design=2&author=me", "/api?country_code=de&design=2&author=me"),
             ("/api?sig=", "/api?sig="),
             ("http://u:p@h/x?q=a.b", "http://***@h/x?q=a.b"),
             ("http://u:p@h", "http://***@h"),
