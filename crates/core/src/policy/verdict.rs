@@ -8,7 +8,8 @@ use crate::{
     digest::Digest,
     gate::{self, ApprovalStep, SignOffDecision},
     id::{PrincipalId, SessionId},
-    policy::{constraints::DENIAL_LASTS, contract::ContractGap, grants::GrantId, rules::RuleOrigin},
+    policy::{contract::ContractGap, grants::GrantId, rules::RuleOrigin},
+    schedule::Zone,
     time::Millis,
 };
 
@@ -219,14 +220,12 @@ impl fmt::Display for VerdictCause {
             Self::Rule(rule) => write!(f, "by rule {rule}"),
             Self::Default(rule) => write!(f, "by default {rule}"),
             Self::Grant { id, by } => write!(f, "by {id} of {by}"),
-            Self::Constraint { by, reason, session, .. } => {
-                write!(f, "because {by} denied it")?;
-                if session.is_some() {
-                    let minutes = DENIAL_LASTS.as_secs() / 60;
-                    write!(
-                        f,
-                        " in this conversation less than {minutes} minutes ago, which holds for {minutes} minutes"
-                    )?;
+            Self::Constraint { by, reason, until, session } => {
+                // It ends within minutes, so its time needs no day.
+                let end = Zone::UTC.minute_text(*until, *until);
+                match session {
+                    Some(_) => write!(f, "because {by} denied it in this conversation, which holds there until {end}")?,
+                    None => write!(f, "because {by} denied it, which holds in all sessions until {end}")?,
                 }
                 reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
             }

@@ -144,6 +144,33 @@ fn required_approvers_are_asked_whatever_else_asks() {
 }
 
 #[test]
+fn a_denial_in_force_is_named_with_its_author_its_reach_and_its_end() {
+    let call = bash("ls");
+    let denial = |session: Option<crate::id::SessionId>| Constraint {
+        session,
+        principal: call.principal.clone(),
+        key: call.constraint_key(),
+        by: crate::id::PrincipalId::new("ana"),
+        tool: String::new(),
+        gate: None,
+        reason: Some("not today".to_owned()),
+        until: Millis(90_000),
+    };
+    for (session, want) in [
+        (None, "because ana denied it, which holds in all sessions until 00:01 UTC: not today"),
+        (
+            Some(call.session.clone()),
+            "because ana denied it in this conversation, which holds there until 00:01 UTC: not today",
+        ),
+    ] {
+        let mut state = State::default();
+        state.apply(&crate::policy::Event::Constrained(denial(session)));
+        let world = PolicyFixture { constraints: state.constraints().clone(), ..PolicyFixture::new(&["allow *"]) };
+        assert_eq!(world.judge(&call).why().to_string(), want);
+    }
+}
+
+#[test]
 fn the_layers_decide_in_their_order() {
     let call = bash("rm -rf /");
     let mild = bash("ls");
