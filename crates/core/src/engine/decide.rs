@@ -140,6 +140,7 @@ fn decide_session(
     if let SessionCommand::Prompt { .. }
     | SessionCommand::HandOff { .. }
     | SessionCommand::Say { .. }
+    | SessionCommand::AskAgain { .. }
     | SessionCommand::Compact { .. } = command
     {
         // Work that needs rules or a model does not begin while they are not loaded.
@@ -170,6 +171,7 @@ fn decide_session(
         SessionCommand::Name { name } => session::name_session(session, &name),
         SessionCommand::Relocate { cwd } => session::relocate_session(session, cwd),
         SessionCommand::Move { leaf } => session::move_to(session, leaf),
+        SessionCommand::AskAgain { answer } => session::ask_again(session, &answer, context),
         SessionCommand::Compact { instructions } => compaction::begin_compaction(session, instructions, context.now),
         SessionCommand::AbortCompaction => Ok(compaction::abort_compaction(session)),
         SessionCommand::Compacted { epoch, outcome } => {

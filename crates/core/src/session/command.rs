@@ -231,6 +231,12 @@ pub enum Command {
         /// The new leaf; absent means before the first entry.
         leaf: Option<EntryId>,
     },
+    /// Starts a run that repeats the request of the newest answer, which leaves the conversation. The calls before it stay with their
+    /// results. Refused while something works or waits in the session.
+    AskAgain {
+        /// The entry of that answer.
+        answer: EntryId,
+    },
     /// Compacts the older part. The caller stops a working run first.
     Compact {
         /// Focus of the summary.

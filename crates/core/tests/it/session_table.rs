@@ -3,6 +3,7 @@
 use countersign_core::{
     engine::EngineReply,
     id::EntryId,
+    message::StopReason,
     session::{
         Command, CompactionOutcome, ImportedEntry, MessageQueue, ModelRef, QueueModes, SessionEntryKind,
         SessionSetting, Settings, TakeMode, WhenBusy,
@@ -186,6 +187,43 @@ fn the_tree_and_the_folder_change_only_at_rest() {
         let import = tell(|| Command::Import { entries: vec![entry("x")], leaf: leaf.clone() });
         in_every_state(case, import, &[NONE, ("idle", want), BUSY]);
     }
+}
+
+#[test]
+fn only_the_newest_answer_is_asked_for_again_and_the_calls_before_it_stay() {
+    let again = |answer: &str| {
+        let answer = EntryId::new(answer);
+        tell(move || Command::AskAgain { answer: answer.clone() })
+    };
+    in_every_state("none", again("x"), &[NONE, ("idle", "refused: no entry x in s"), BUSY]);
+    let answer = |stop| SessionEntryKind::Assistant { stop, total_tokens: 0 };
+    let talk = || {
+        let mut stage = idle();
+        let result = SessionEntryKind::ToolResult { prunable: false };
+        stage.import([
+            ("u", SessionEntryKind::User, 1),
+            ("a", answer(StopReason::ToolUse), 1),
+            ("r", result, 1),
+            ("b", answer(StopReason::Stop), 1),
+        ]);
+        stage
+    };
+    for (case, asked, want) in [
+        ("an earlier one", "a", "refused: no entry a in s"),
+        ("a result", "r", "refused: no entry r in s"),
+        ("the newest", "b", "Started: session moved, run started prompt, run turn_opened, run asked"),
+    ] {
+        let mut stage = talk();
+        assert_eq!(again(asked)(&mut stage).table_cell(), want, "{case}");
+        let path: Vec<_> = stage.current_session().path_entries().iter().map(|entry| entry.id.as_str()).collect();
+        assert_eq!(path.join(" "), if asked == "b" { "u a r" } else { "u a r b" }, "{case}");
+    }
+    let mut waiting = talk();
+    waiting.session_command(Command::Queue { queue: MessageQueue::FollowUp, message: sample_message(1) });
+    assert_eq!(again("b")(&mut waiting).table_cell(), "refused: s is busy");
+    let mut summarised = talk();
+    summarised.import([("s", SessionEntryKind::ContextReset, 0)]);
+    assert_eq!(again("b")(&mut summarised).table_cell(), "refused: no entry b in s");
 }
 
 #[test]

@@ -425,6 +425,38 @@ pub(super) fn move_to(session: &Session, leaf: Option<EntryId>) -> Result<Decisi
     })
 }
 
+pub(super) fn ask_again(
+    session: &Session,
+    answer: &EntryId,
+    context: &mut DecisionContext,
+) -> Result<DecisionResult, CommandError> {
+    if !session.is_at_rest() || session.queued_count() > 0 {
+        return Err(CommandError::Busy(session.id().clone()));
+    }
+    if session.settings().model.is_none() {
+        return Err(PromptError::NoModel(session.id().clone()).into());
+    }
+    if let Some(breach) = session.unattended().and_then(UnattendedContract::final_breach) {
+        return Err(unattended::DeclareError::Over(breach).into());
+    }
+    let path = session.path_entries();
+    let newest = path.iter().rfind(|entry| {
+        entry.kind.is_message()
+            || matches!(entry.kind, SessionEntryKind::Compaction { .. } | SessionEntryKind::ContextReset)
+    });
+    let is_answer =
+        |entry: &&&SessionEntry| entry.id == *answer && matches!(entry.kind, SessionEntryKind::Assistant { .. });
+    let Some(entry) = newest.filter(is_answer) else {
+        return Err(CommandError::NoEntry { session: session.id().clone(), entry: answer.to_string() });
+    };
+    let leaf = entry.parent.clone();
+    let messages = Some(session.messages_to(leaf.as_ref()));
+    let mut branch = BranchBuilder::new(session);
+    branch.push_event(Event::Session(Happened::Moved { leaf, messages }));
+    let run = settle::continue_with(&mut branch, None, RunTrigger::Prompt, Vec::new(), context);
+    Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Started(run) })
+}
+
 pub(super) fn record_sequence(session: &Session, number: u64, upto: Option<Lsn>) -> DecisionResult {
     let event = Event::Session(Happened::SequenceRecorded { number, upto });
     DecisionResult { facts: vec![Fact::without_content(event, Some(session.id().clone()))], reply: EngineReply::Done }
