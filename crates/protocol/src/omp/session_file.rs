@@ -3,10 +3,13 @@
 //! It must not touch a file, nor know what a context is made of. Source: docs/protocol/omp.md, Session files.
 
 mod entry;
+mod first_kept;
+mod links;
 mod migration;
 mod orphans;
 mod title_line;
 mod unique;
+mod unreadable;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,12 +19,10 @@ pub use self::entry::{
     ModelChange, ParentMember, ServiceTierChange, SessionEntryBody, SessionFileEntry, SessionInfo, SessionInit,
     ThinkingLevelChange, TtsrInjection,
 };
+pub use self::links::{EntryLinks, EntryReference, LinkRepair, repair_links};
 pub use self::migration::{MigrationResult, migrate_lines};
 pub use self::title_line::TitleLine;
-use self::{
-    orphans::{ReattachedCounts, reattach_orphans},
-    unique::{IdUniqueness, separate_ids, with_ids},
-};
+pub use self::unreadable::{UnreadableLines, id_of_unreadable};
 use crate::json::{ExtraMembers, WireValue, replace_lone_surrogates};
 
 /// The version that we write.
@@ -145,8 +146,8 @@ pub struct NotASession;
 /// before them has; it must not repeat itself.
 ///
 /// Lenient: a line that is no entry is counted and left out. An entry whose parent is not in the file hangs on the entry before
-/// it, and so do one whose line has no `parentId` and the earliest of a circle of parents. An entry of an unknown type or form
-/// keeps its place in the tree. A line may lack its line break, as after a crash, and the file may begin with a byte order mark.
+/// it, and so do one whose line has no `parentId` and the earliest of a circle of parents. A compaction that keeps what is not in the
+/// file keeps the first entry after it. An entry of an unknown type or form keeps its place in the tree. A line may lack its line break, as after a crash, and the file may begin with a byte order mark.
 ///
 /// # Errors
 /// [`NotASession`] if the first line that is neither blank nor a title line is no header.
@@ -155,24 +156,21 @@ pub fn read_session_file(text: &str, mut fresh: impl FnMut() -> String) -> Resul
     let mut lines = text.split('\n').filter(|line| !line.trim_ascii().is_empty());
     let header = SessionHeader::parse(&mut lines).ok_or(NotASession)?;
     if header.version >= VERSION {
-        return Ok(collect_entries(header, lines.map(SessionFileEntry::parse_with_parent), FileForm::Current, fresh));
+        let lines = lines.map(|line| SessionFileEntry::parse_with_parent(line).map_err(|_| line));
+        return Ok(collect_entries(header, lines, FileForm::Current, fresh));
     }
     let title_line = header.title_line.clone();
     let first = serde_json::to_value(&header).ok().and_then(|header| header.as_object().cloned());
-    let lines: Vec<_> = std::iter::once(first).chain(lines.map(parse_members)).collect();
-    let unreadable = lines.iter().filter(|line| line.is_none()).count();
-    let migrated = migrate_lines(lines.into_iter().flatten().collect(), &mut fresh).into_lines();
-    let mut migrated = migrated.into_iter().map(|line| Value::Object(line).to_string());
-    let header = migrated.next().as_deref().and_then(self::parse_header).ok_or(NotASession)?;
+    let lines: Vec<&str> = lines.collect();
+    let members = lines.iter().map(|line| parse_members(line).filter(|members| may_be_entry(members, line)));
+    let migrated = migrate_lines(std::iter::once(first).chain(members).collect(), &mut fresh).into_lines();
+    let mut migrated = migrated.into_iter().map(|line| line.map(|line| Value::Object(line).to_string()));
+    let header = migrated.next().flatten().as_deref().and_then(self::parse_header).ok_or(NotASession)?;
     let header = SessionHeader { title_line, ..header };
-    let mut file = collect_entries(
-        header,
-        migrated.map(|line| SessionFileEntry::parse_with_parent(&line)),
-        FileForm::Older,
-        fresh,
-    );
-    file.unreadable += unreadable;
-    Ok(file)
+    let entries = migrated
+        .zip(lines)
+        .map(|(migrated, line)| SessionFileEntry::parse_with_parent(&migrated.ok_or(line)?).map_err(|_| line));
+    Ok(collect_entries(header, entries, FileForm::Older, fresh))
 }
 
 /// Reads, for a fuzz loop, `bytes` as a session file, and checks that what was read, written out again, reads the same, with every
@@ -193,16 +191,6 @@ pub fn fuzz(bytes: &[u8]) {
     assert_eq!((again.header, again.entries), (file.header, file.entries), "{text:?}");
 }
 
-/// Attaches an entry whose line has no parent to the one before it, as the lines of a file in one row mean it.
-fn attach_to_previous(entry: &mut SessionFileEntry, before: Option<&SessionFileEntry>) {
-    entry.parent_id = before.map(|before| before.id.clone());
-    if let SessionEntryBody::Unknown(line) = &mut entry.body
-        && let Some(again) = with_ids(line, &entry.id, entry.parent_id.as_deref())
-    {
-        *line = again;
-    }
-}
-
 fn parse_header(line: &str) -> Option<SessionHeader> {
     let is_session = parse_members(line)?.get("type")? == "session";
     serde_json::from_str(line).ok().filter(|_| is_session)
@@ -215,33 +203,39 @@ impl SessionFileEntry {
     }
 }
 
+/// Reports whether a line of an older form can be an entry that another one follows.
+fn may_be_entry(members: &Map<String, Value>, line: &str) -> bool {
+    members.get("type").is_some_and(Value::is_string) && parse_header(line).is_none()
+}
+
 fn parse_members(line: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(line).ok()
 }
 
-fn collect_entries(
+/// Collects the entries of a file from its lines, of which one that cannot be read is given as it is.
+fn collect_entries<'a>(
     header: SessionHeader,
-    lines: impl Iterator<Item = Result<(SessionFileEntry, ParentMember), serde_json::Error>>,
+    lines: impl Iterator<Item = Result<(SessionFileEntry, ParentMember), &'a str>>,
     form: FileForm,
     fresh: impl FnMut() -> String,
 ) -> SessionFile {
-    let mut file = SessionFile { header, entries: Vec::new(), unreadable: 0, reattached: 0, looped: 0, form };
+    let mut entries: Vec<SessionFileEntry> = Vec::new();
+    let mut links = Vec::new();
+    let mut unreadable = UnreadableLines::default();
     for line in lines {
         match line {
-            Ok((mut entry, parent)) if !entry.is_header() => {
-                if parent == ParentMember::Missing {
-                    attach_to_previous(&mut entry, file.entries.last());
-                    file.form = FileForm::Older;
-                }
-                file.entries.push(entry);
+            Ok((entry, _)) if entry.is_header() => unreadable.add("", entries.len()),
+            Ok((entry, parent)) => {
+                links.push(entry.links(parent));
+                entries.push(entry);
             }
-            Ok(_) | Err(_) => file.unreadable += 1,
+            Err(line) => unreadable.add(line, entries.len()),
         }
     }
-    if separate_ids(&mut file.entries, fresh) == IdUniqueness::Separated {
-        file.form = FileForm::Older;
+    let LinkRepair { form: repaired, reattached, looped, changed } = repair_links(&mut links, &unreadable, fresh);
+    for at in changed {
+        entries[at].set_links(&links[at]);
     }
-    let ReattachedCounts { orphans, looped } = reattach_orphans(&mut file.entries);
-    (file.reattached, file.looped) = (orphans, looped);
-    file
+    let form = if form == FileForm::Current { repaired } else { form };
+    SessionFile { header, entries, unreadable: unreadable.count(), reattached, looped, form }
 }

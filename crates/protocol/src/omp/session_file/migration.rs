@@ -14,28 +14,29 @@ type LineMembers = Map<String, Value>;
 #[derive(Clone, Debug, PartialEq)]
 pub enum MigrationResult {
     /// The lines were up to date, or of a version that we do not know.
-    Unchanged(Vec<LineMembers>),
+    Unchanged(Vec<Option<LineMembers>>),
     /// The lines were brought up to date.
-    Migrated(Vec<LineMembers>),
+    Migrated(Vec<Option<LineMembers>>),
 }
 
 impl MigrationResult {
-    /// Returns the lines as they are now.
-    pub fn into_lines(self) -> Vec<LineMembers> {
+    /// Returns the lines as they are now, each in its place.
+    pub fn into_lines(self) -> Vec<Option<LineMembers>> {
         match self {
             Self::Unchanged(lines) | Self::Migrated(lines) => lines,
         }
     }
 }
 
-/// Brings the lines of one file, the header first, up to version 3. `fresh` gives ids for entries and must not repeat
-/// itself.
+/// Brings the lines of one file, the header first, up to version 3. A line that cannot be read is `None` and keeps its place. `fresh`
+/// gives ids for entries and must not repeat itself.
 ///
 /// Version 2 gave entries an `id` and a `parentId`, each entry following the one before it, and put
-/// `firstKeptEntryId` in the place of `firstKeptEntryIndex`, which counts lines from the header at 0. Version 3 renamed
+/// `firstKeptEntryId` in the place of `firstKeptEntryIndex`, which counts lines from the header at 0. If that line
+/// cannot be read, the next one that can is kept. Version 3 renamed
 /// the message role `hookMessage` to `custom`.
-pub fn migrate_lines(mut lines: Vec<LineMembers>, fresh: impl FnMut() -> String) -> MigrationResult {
-    let Some(header) = lines.first() else { return MigrationResult::Unchanged(lines) };
+pub fn migrate_lines(mut lines: Vec<Option<LineMembers>>, fresh: impl FnMut() -> String) -> MigrationResult {
+    let Some(Some(header)) = lines.first() else { return MigrationResult::Unchanged(lines) };
     let version = header.get("version").map_or(Some(1), Value::as_u64);
     match version {
         Some(0 | 1) => {
@@ -45,27 +46,31 @@ pub fn migrate_lines(mut lines: Vec<LineMembers>, fresh: impl FnMut() -> String)
         Some(2) => rename_hook_messages(&mut lines),
         Some(_) | None => return MigrationResult::Unchanged(lines),
     }
-    if let Some(header) = lines.first_mut() {
+    if let Some(Some(header)) = lines.first_mut() {
         header.insert("version".to_owned(), VERSION.into());
     }
     MigrationResult::Migrated(lines)
 }
 
-fn give_ids(lines: &mut [LineMembers], mut fresh: impl FnMut() -> String) {
-    let mut ids: Vec<String> = Vec::with_capacity(lines.len());
+fn give_ids(lines: &mut [Option<LineMembers>], mut fresh: impl FnMut() -> String) {
+    let mut ids: Vec<Option<String>> = Vec::with_capacity(lines.len());
+    let mut parent = Value::Null;
     for (index, line) in lines.iter_mut().enumerate() {
+        let Some(line) = line else {
+            ids.push(None);
+            continue;
+        };
         let id = fresh();
         if index > 0 {
-            let parent = if index > 1 { Value::from(ids[index - 1].as_str()) } else { Value::Null };
             if let Some(first_kept) = line.remove("firstKeptEntryIndex") {
                 // A place that does not exist keeps nothing but the summary itself.
                 let kept = first_kept.as_u64().and_then(|at| usize::try_from(at).ok()).filter(|&at| at > 0);
-                let kept = kept.and_then(|at| ids.get(at)).unwrap_or(&id).clone();
+                let kept = kept.and_then(|at| ids.get(at..)?.iter().flatten().next()).unwrap_or(&id).clone();
                 line.insert("firstKeptEntryId".to_owned(), kept.into());
             }
-            set_ids(line, &id, parent);
+            set_ids(line, &id, mem::replace(&mut parent, id.as_str().into()));
         }
-        ids.push(id);
+        ids.push(Some(id));
     }
 }
 
@@ -78,8 +83,8 @@ fn set_ids(line: &mut LineMembers, id: &str, parent: Value) {
     line.extend(rest.into_iter().filter(|(name, _)| !["type", "id", "parentId"].contains(&name.as_str())));
 }
 
-fn rename_hook_messages(lines: &mut [LineMembers]) {
-    for line in lines {
+fn rename_hook_messages(lines: &mut [Option<LineMembers>]) {
+    for line in lines.iter_mut().flatten() {
         if let Some(role) = line.get_mut("message").and_then(|message| message.get_mut("role"))
             && role == "hookMessage"
         {
@@ -94,8 +99,8 @@ mod tests {
 
     use super::*;
 
-    fn lines(text: &str) -> Vec<LineMembers> {
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    fn lines(text: &str) -> Vec<Option<LineMembers>> {
+        text.lines().map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     fn counted() -> impl FnMut() -> String {
@@ -118,15 +123,33 @@ mod tests {
     #[test]
     fn version_1_gets_ids_in_a_row_and_no_hook_messages() {
         let migrated = migrate_lines(lines(V1), counted()).into_lines();
-        let text: Vec<String> = migrated.into_iter().map(|line| Value::Object(line).to_string()).collect();
+        let text: Vec<String> = migrated.into_iter().flatten().map(|line| Value::Object(line).to_string()).collect();
         assert_eq!(text.join("\n"), V3);
+    }
+
+    #[test]
+    fn a_line_of_version_1_that_cannot_be_read_counts() {
+        for (unreadable, want) in [(&[1][..], "id1"), (&[2], "id2"), (&[1, 2], "id1")] {
+            let cut = |(at, line): (usize, &str)| {
+                if unreadable.contains(&at) { line[..40].to_owned() } else { line.to_owned() }
+            };
+            let text: Vec<String> = V1.lines().enumerate().map(cut).collect();
+            let migrated = migrate_lines(lines(&text.join("\n")), counted()).into_lines();
+            assert_eq!(migrated.iter().filter(|line| line.is_none()).count(), unreadable.len());
+            let compaction = migrated[3].as_ref().unwrap();
+            assert_eq!(compaction["firstKeptEntryId"], want, "{unreadable:?}");
+            let mut parent = Value::Null;
+            for line in migrated.iter().skip(1).flatten() {
+                assert_eq!(line["parentId"], std::mem::replace(&mut parent, line["id"].clone()));
+            }
+        }
     }
 
     #[test]
     fn version_2_keeps_its_ids() {
         let mut old = lines(V3);
-        old[0].insert("version".to_owned(), 2.into());
-        old[1]["message"]["role"] = "hookMessage".into();
+        old[0].as_mut().unwrap().insert("version".to_owned(), 2.into());
+        old[1].as_mut().unwrap()["message"]["role"] = "hookMessage".into();
         assert_eq!(migrate_lines(old, counted()), MigrationResult::Migrated(lines(V3)));
     }
 
@@ -134,7 +157,7 @@ mod tests {
     fn what_is_up_to_date_or_newer_is_left_alone() {
         for version in [3, 4] {
             let mut lines = lines(V3);
-            lines[0].insert("version".to_owned(), version.into());
+            lines[0].as_mut().unwrap().insert("version".to_owned(), version.into());
             assert_eq!(migrate_lines(lines.clone(), counted()), MigrationResult::Unchanged(lines), "version {version}");
         }
         assert_eq!(migrate_lines(Vec::new(), counted()), MigrationResult::Unchanged(Vec::new()));
@@ -144,9 +167,9 @@ mod tests {
         #[test]
         fn migrating_twice_is_migrating_once(index in any::<u64>(), old in any::<bool>()) {
             let mut lines = lines(V1);
-            lines[3].insert("firstKeptEntryIndex".to_owned(), index.into());
+            lines[3].as_mut().unwrap().insert("firstKeptEntryIndex".to_owned(), index.into());
             if old {
-                lines[0].insert("version".to_owned(), 1.into());
+                lines[0].as_mut().unwrap().insert("version".to_owned(), 1.into());
             }
             let once = migrate_lines(lines, counted()).into_lines();
             prop_assert_eq!(migrate_lines(once.clone(), counted()), MigrationResult::Unchanged(once));

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{SessionEntryBody, SessionFileEntry, unique::with_ids};
+use super::links::EntryLinks;
 
 /// Number of entries whose parent differs from the one in their line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,37 +16,33 @@ pub(super) struct ReattachedCounts {
     pub(super) looped: usize,
 }
 
+/// Result of [`reattach_orphans`].
+pub(super) struct ReattachedOrphans {
+    pub(super) counts: ReattachedCounts,
+    /// For each parent that is not in the file, the place of the first entry that named it.
+    pub(super) first_orphans: BTreeMap<String, usize>,
+}
+
 /// Hangs each entry whose parent is not in the file on the entry before it, and so the earliest entry of each circle of
 /// parents, of which one that is its own parent is the smallest. An entry becomes a root if there is none before it, or
-/// if that one is its descendant, as in a file whose entries name parents that come later.
-pub(super) fn reattach_orphans(entries: &mut [SessionFileEntry]) -> ReattachedCounts {
-    let (moves, reattached) = plan_moves(entries, &mut || ());
-    let mut followers: BTreeMap<String, String> = BTreeMap::new();
+/// if that one is its descendant, as in a file whose entries name parents that come later. Adds the places of the entries that
+/// changed to `changed`.
+pub(super) fn reattach_orphans(links: &mut [EntryLinks], changed: &mut BTreeSet<usize>) -> ReattachedOrphans {
+    let (moves, counts) = plan_moves(links, &mut || ());
+    let mut first_orphans: BTreeMap<String, usize> = BTreeMap::new();
     for ParentMove { at, before } in moves {
-        let parent = before.map(|before| entries[before].id.clone());
-        let entry = &mut entries[at];
-        if let Some(missing) = std::mem::replace(&mut entry.parent_id, parent) {
-            followers.entry(missing).or_insert_with(|| entry.id.clone());
+        let parent = before.map(|before| links[before].id.clone());
+        if let Some(missing) = std::mem::replace(&mut links[at].parent_id, parent) {
+            first_orphans.entry(missing).or_insert(at);
         }
-        if let SessionEntryBody::Unknown(line) = &mut entry.body
-            && let Some(again) = with_ids(line, &entry.id, entry.parent_id.as_deref())
-        {
-            *line = again;
-        }
+        changed.insert(at);
     }
-    if reattached.orphans > 0 {
-        let ids: BTreeSet<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
-        followers.retain(|missing, _| !ids.contains(missing.as_str()));
-        // A summary keeps what follows an entry that is gone.
-        for entry in entries {
-            if let SessionEntryBody::Compaction(compaction) = &mut entry.body
-                && let Some(follower) = followers.get(&compaction.first_kept_entry_id)
-            {
-                compaction.first_kept_entry_id.clone_from(follower);
-            }
-        }
+    if !first_orphans.is_empty() {
+        // Parents in a circle are in the file.
+        let ids: BTreeSet<&str> = links.iter().map(|entry| entry.id.as_str()).collect();
+        first_orphans.retain(|missing, _| !ids.contains(missing.as_str()));
     }
-    reattached
+    ReattachedOrphans { counts, first_orphans }
 }
 
 /// An entry that gets another parent.
@@ -58,9 +54,9 @@ struct ParentMove {
 
 /// Plans the moves after which the parents of every entry lead to a root. `step` is called for every visit of an entry, to
 /// measure the work.
-fn plan_moves(entries: &[SessionFileEntry], step: &mut impl FnMut()) -> (Vec<ParentMove>, ReattachedCounts) {
+fn plan_moves(entries: &[EntryLinks], step: &mut impl FnMut()) -> (Vec<ParentMove>, ReattachedCounts) {
     let places: BTreeMap<&str, usize> = entries.iter().enumerate().map(|(at, entry)| (entry.id.as_str(), at)).collect();
-    let place = |entry: &SessionFileEntry| entry.parent_id.as_deref().and_then(|parent| places.get(parent)).copied();
+    let place = |entry: &EntryLinks| entry.parent_id.as_deref().and_then(|parent| places.get(parent)).copied();
     let mut parents: Vec<Option<usize>> = entries.iter().map(place).collect();
     let mut is_loose: Vec<bool> =
         entries.iter().zip(&parents).map(|(entry, parent)| entry.parent_id.is_some() && parent.is_none()).collect();
@@ -144,8 +140,8 @@ impl UnionFind {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::SessionFileEntry, plan_moves};
-    use crate::omp::session_file::{SessionEntryBody, SessionHeader, read_session_file};
+    use super::plan_moves;
+    use crate::omp::session_file::{EntryLinks, EntryReference, ParentMember, SessionHeader, read_session_file};
 
     /// Returns the parents of the entries read from a header and these lines, with the numbers of unreadable and reattached ones.
     fn parents(lines: &[&str]) -> (Vec<Option<String>>, usize, usize) {
@@ -181,16 +177,6 @@ mod tests {
         // The entry before is a child of the orphan.
         let (parents, _, reattached) = parents(&[&entry("a", "b"), &entry("b", "gone")]);
         assert_eq!((parents, reattached), (vec![Some("b".to_owned()), None], 1));
-    }
-
-    #[test]
-    fn a_summary_that_kept_an_entry_which_is_gone_keeps_what_followed_it() {
-        let compaction = r#"{"type":"compaction","id":"s","parentId":"c","timestamp":"","summary":"x","firstKeptEntryId":"b","tokensBefore":1}"#;
-        let header = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
-        let lines = [header, &entry("a", ""), &entry("b", "a")[..20], &entry("c", "b"), compaction];
-        let file = read_session_file(&lines.join("\n"), String::new).unwrap();
-        let SessionEntryBody::Compaction(kept) = &file.entries[2].body else { panic!("{file:?}") };
-        assert_eq!(kept.first_kept_entry_id, "c");
     }
 
     #[test]
@@ -245,7 +231,6 @@ mod tests {
 
     #[test]
     fn what_it_takes_grows_with_the_file_and_not_with_its_square() {
-        let any = SessionFileEntry::parse(&entry("a", "")).unwrap();
         for count in [10_usize, 1000, 100_000] {
             let shapes: [(&str, ParentOf); 6] = [
                 ("in a row", Box::new(|at| at.checked_sub(1).map_or_else(|| "gone".to_owned(), |at| at.to_string()))),
@@ -256,9 +241,13 @@ mod tests {
                 ("orphans", Box::new(|_| "gone".to_owned())),
             ];
             for (shape, parent) in shapes {
-                let named =
-                    |at: usize| SessionFileEntry { id: at.to_string(), parent_id: Some(parent(at)), ..any.clone() };
-                let entries: Vec<SessionFileEntry> = (0..count).map(named).collect();
+                let named = |at: usize| EntryLinks {
+                    id: at.to_string(),
+                    parent_id: Some(parent(at)),
+                    parent: ParentMember::Named,
+                    reference: EntryReference::None,
+                };
+                let entries: Vec<EntryLinks> = (0..count).map(named).collect();
                 let mut steps = 0;
                 plan_moves(&entries, &mut || steps += 1);
                 assert!(steps <= 8 * count, "{shape}: {steps} steps for {count} entries");

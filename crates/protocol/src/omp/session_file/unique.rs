@@ -9,7 +9,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{SessionEntryBody, SessionFileEntry};
+use super::links::{EntryLinks, EntryReference};
 use crate::RawJson;
 
 /// Result of the check of a file's ids.
@@ -22,17 +22,24 @@ pub(super) enum IdUniqueness {
 }
 
 /// Gives each entry whose id occurred before a new one of `fresh`. Later references to that id mean the nearest entry before them
-/// that had it.
-pub(super) fn separate_ids(entries: &mut [SessionFileEntry], mut fresh: impl FnMut() -> String) -> IdUniqueness {
-    let mut taken: BTreeSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
-    if taken.len() == entries.len() {
-        return IdUniqueness::Unique;
+/// that had it. Adds the places of the entries that changed to `changed`.
+pub(super) fn separate_ids(
+    links: &mut [EntryLinks],
+    mut fresh: impl FnMut() -> String,
+    changed: &mut BTreeSet<usize>,
+) -> IdUniqueness {
+    {
+        let ids: BTreeSet<&str> = links.iter().map(|entry| entry.id.as_str()).collect();
+        if ids.len() == links.len() {
+            return IdUniqueness::Unique;
+        }
     }
+    let mut taken: BTreeSet<String> = links.iter().map(|entry| entry.id.clone()).collect();
     let mut seen = BTreeSet::new();
     let mut renamed: BTreeMap<String, String> = BTreeMap::new();
-    for entry in entries {
+    for (at, entry) in links.iter_mut().enumerate() {
         let old = entry.id.clone();
-        update_references(entry, &renamed);
+        let mut is_changed = update_references(entry, &renamed);
         if seen.contains(&old) {
             let mut new = fresh();
             while !taken.insert(new.clone()) {
@@ -40,13 +47,12 @@ pub(super) fn separate_ids(entries: &mut [SessionFileEntry], mut fresh: impl FnM
             }
             entry.id.clone_from(&new);
             renamed.insert(old, new);
+            is_changed = true;
         } else {
             seen.insert(old);
         }
-        if let SessionEntryBody::Unknown(line) = &mut entry.body
-            && let Some(called) = with_ids(line, &entry.id, entry.parent_id.as_deref())
-        {
-            *line = called;
+        if is_changed {
+            changed.insert(at);
         }
     }
     IdUniqueness::Separated
@@ -66,41 +72,40 @@ pub(super) fn with_ids(line: &RawJson, id: &str, parent: Option<&str>) -> Option
     to_raw_value(&members).ok().map(RawJson::from)
 }
 
-/// Has `entry` name others as they are called now.
-fn update_references(entry: &mut SessionFileEntry, renamed: &BTreeMap<String, String>) {
-    let name = |id: &mut String| {
+/// Has `entry` name others as they are called now. True if that changed it.
+fn update_references(entry: &mut EntryLinks, renamed: &BTreeMap<String, String>) -> bool {
+    let mut is_changed = false;
+    let mut name = |id: &mut String| {
         if let Some(new) = renamed.get(id) {
             id.clone_from(new);
+            is_changed = true;
         }
     };
-    entry.parent_id.iter_mut().for_each(name);
-    match &mut entry.body {
-        SessionEntryBody::Compaction(body) => name(&mut body.first_kept_entry_id),
-        SessionEntryBody::BranchSummary(body) => name(&mut body.from_id),
-        SessionEntryBody::Label(body) => name(&mut body.target_id),
-        SessionEntryBody::Message(_)
-        | SessionEntryBody::ModelChange(_)
-        | SessionEntryBody::ThinkingLevelChange(_)
-        | SessionEntryBody::ServiceTierChange(_)
-        | SessionEntryBody::Custom(_)
-        | SessionEntryBody::CustomMessage(_)
-        | SessionEntryBody::TtsrInjection(_)
-        | SessionEntryBody::SessionInit(_)
-        | SessionEntryBody::ModeChange(_)
-        | SessionEntryBody::SessionInfo(_)
-        | SessionEntryBody::Unknown(_) => {}
+    entry.parent_id.iter_mut().for_each(&mut name);
+    match &mut entry.reference {
+        EntryReference::FirstKept(id) | EntryReference::Target(id) => name(id),
+        EntryReference::None => {}
     }
+    is_changed
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{IdUniqueness, SessionFileEntry, separate_ids};
+    use std::collections::BTreeSet;
+
+    use super::{IdUniqueness, separate_ids};
+    use crate::omp::session_file::{ParentMember, SessionFileEntry};
 
     fn separated(lines: &[&str]) -> (IdUniqueness, Vec<String>) {
         let mut entries: Vec<SessionFileEntry> =
             lines.iter().map(|line| SessionFileEntry::parse(line).unwrap()).collect();
+        let mut links: Vec<_> = entries.iter().map(|entry| entry.links(ParentMember::Named)).collect();
         let mut ids = ["a", "n1", "n2", "n3"].into_iter().map(str::to_owned);
-        let found = separate_ids(&mut entries, || ids.next().unwrap());
+        let mut changed = BTreeSet::new();
+        let found = separate_ids(&mut links, || ids.next().unwrap(), &mut changed);
+        for at in changed {
+            entries[at].set_links(&links[at]);
+        }
         (found, entries.iter().map(|entry| serde_json::to_string(entry).unwrap()).collect())
     }
 
