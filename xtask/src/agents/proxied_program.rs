@@ -63,7 +63,14 @@ pub(crate) fn start(
     let approvals = if editor == EditorAnswer::Nothing { "gateway" } else { "editor" };
     match &agent {
         Some(agent) => command.args(["acp", "--agent", agent, "--approvals", approvals]),
-        None => command.args(["codex", "--program", program]).env("CODEX_HOME", guarded.home().join(".codex")),
+        None => {
+            let home = guarded.home().join(".codex");
+            // The mark is left above the folder in which the program works.
+            let roots = format!("[sandbox_workspace_write]\nwritable_roots = [{}]\n", json!(guarded.folder));
+            let config = home.join("config.toml");
+            fs::write(&config, fs::read_to_string(&config)? + &roots)?;
+            command.args(["codex", "--program", program]).env("CODEX_HOME", home)
+        }
     };
     command.args(["--reconnect", RECONNECT, "--config"]).arg(config);
     let group = spawn(guarded.folder, &mut command, |pipes| {
@@ -138,7 +145,7 @@ impl Client {
         let client = json!({ "name": "xtask", "title": "xtask", "version": "1" });
         self.call(0, "initialize", json!({ "clientInfo": client, "capabilities": { "experimentalApi": true } }))?;
         self.pipes.send(&json!({ "method": "initialized" }))?;
-        let settings = json!({ "cwd": self.work, "approvalPolicy": "untrusted", "sandbox": "read-only" });
+        let settings = json!({ "cwd": self.work, "approvalPolicy": "untrusted", "sandbox": "workspace-write" });
         let opened = self.call(1, "thread/start", settings)?;
         let thread = opened["thread"]["id"].clone();
         let input = json!([{ "type": "text", "text": prompt }]);
