@@ -39,6 +39,7 @@ use countersign_mcp_client::{McpOptions, QuestionRequests, withdraw_left_questio
 use countersign_policy_admin::rules_file::RulesFile;
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, OwnerOptions, store::LogView};
 use countersign_telegram::{self as telegram, HealthProbe, InboundHook, TelegramMessenger};
+use countersign_view::principals;
 use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
 
