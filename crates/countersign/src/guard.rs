@@ -3,36 +3,32 @@
 mod codex_hooks;
 mod opencode_plugin;
 mod prove;
+mod version;
 
 use std::{
     io::Write as _,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
-    time::{Duration, Instant},
+    process::ExitCode,
 };
 
 use anyhow::{Context as _, bail};
 use countersign_gateway::control::FILE;
 use countersign_guard::{
-    GuardGrade, GuardPlaces, GuardPlan, GuardScope, GuardState, GuardedProgram, ProgramVersion, UndoOutcome,
-    apply_guard, guard_state, plan_guard, undo_guard,
+    GuardError, GuardGrade, GuardPlaces, GuardPlan, GuardScope, GuardState, GuardedProgram, ProgramVersion, UndoNote,
+    UndoOutcome, apply_guard, guard_state, manual_entries, plan_guard, undo_guard,
 };
 use countersign_view::{LineMode, escape, shell_quote};
 use serde_json::json;
 use similar::TextDiff;
 
+use self::version::{check_version, installed_version};
 use crate::{
     audit::OutputFormat,
     data_dir::DataDir,
     mcp_servers::confirm,
     user_service::{self, ServiceArgs},
 };
-
-/// Time in which a program must print its version.
-const VERSION_LIMIT: Duration = Duration::from_secs(20);
-/// Interval at which that is checked.
-const VERSION_CHECK: Duration = Duration::from_millis(20);
 
 /// Options of a guard.
 #[derive(Clone, Debug, clap::Args)]
@@ -141,26 +137,44 @@ pub(crate) fn unguard(name: Option<GuardedName>) -> anyhow::Result<ExitCode> {
     let Some(name) = name else { return user_service::remove() };
     let program = GuardedProgram::from(name);
     let mut out = std::io::stdout().lock();
-    for outcome in undo_guard(program, &places()?)? {
-        match outcome {
-            UndoOutcome::Restored { path } => {
-                writeln!(out, "{} is as it was before the guard of {}", path.display(), program.title())?;
-            }
-            UndoOutcome::Removed { path, gone } => {
-                writeln!(
-                    out,
-                    "removed the guard of {} from {}, and kept later edits",
-                    program.title(),
-                    path.display()
-                )?;
-                for key in gone {
-                    let key = escape(&key, LineMode::One);
-                    writeln!(out, "  {key} was not there any more, or was changed: it is left as it is")?;
-                }
-            }
-        }
+    let places = places()?;
+    let outcomes = undo_guard(program, &places)?;
+    for outcome in &outcomes {
+        print_outcome(&mut out, program, outcome)?;
+    }
+    if outcomes.iter().any(UndoOutcome::is_incomplete) {
+        bail!(
+            "{0} is still guarded in part: remove what is left, then run `countersign unguard {0}` again",
+            program.name()
+        );
+    }
+    if let Ok(GuardState::Unrecorded { path, .. }) = guard_state(program, &places) {
+        writeln!(out, "{} is still guarded in {}", program.title(), path.display())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_outcome(out: &mut impl std::io::Write, program: GuardedProgram, outcome: &UndoOutcome) -> std::io::Result<()> {
+    let (path, notes) = match outcome {
+        UndoOutcome::Restored { path } => {
+            return writeln!(out, "{} is as it was before the guard of {}", path.display(), program.title());
+        }
+        UndoOutcome::Removed { path, notes } => (path, notes),
+    };
+    let verb = if outcome.is_incomplete() { "removed a part of" } else { "removed" };
+    writeln!(out, "{verb} the guard of {} from {}, and kept everything else", program.title(), path.display())?;
+    for note in notes {
+        let (key, text) = match note {
+            UndoNote::Gone(key) => (key, "was not there any more, or is not of the guard now: it is left as it is"),
+            UndoNote::Edited(key) => (key, "was edited since, and is removed with these edits"),
+            UndoNote::Left(key) => {
+                (key, "still runs the hook, in a form that this command does not know: remove it yourself")
+            }
+            UndoNote::Unclear(key) => (key, "may be yours: it is left as it is"),
+        };
+        writeln!(out, "  {} {text}", escape(key, LineMode::One))?;
+    }
+    Ok(())
 }
 
 fn places() -> anyhow::Result<GuardPlaces> {
@@ -219,7 +233,8 @@ fn complete_plan(
             .collect::<Vec<_>>()
             .join(" "),
     };
-    let mut plan = plan_guard(program, scope, &command, places)?;
+    let mut plan = plan_guard(program, scope, &command, places)
+        .map_err(|error| with_manual_entries(error, program, scope, &command, places))?;
     match (program, scope) {
         (GuardedProgram::Codex, GuardScope::User) => {
             let config = match std::fs::read_to_string(places.codex_folder().join("config.toml")) {
@@ -237,41 +252,34 @@ fn complete_plan(
     Ok(plan)
 }
 
-/// Checks the version of a program. The error says what is open in it.
-fn check_version(program: GuardedProgram, accept_open: bool) -> anyhow::Result<Option<ProgramVersion>> {
-    let (version, first) = (installed_version(program.name()), program.first_version());
-    let problem = match version {
-        Some(version) if version >= first => return Ok(Some(version)),
-        Some(version) => format!("{} {version} is older than {first}", program.title()),
-        None => format!("the version of {} is not known: `{} --version` failed", program.title(), program.name()),
+/// Adds to the error about a settings file what its user can put there.
+fn with_manual_entries(
+    error: GuardError,
+    program: GuardedProgram,
+    scope: GuardScope,
+    command: &str,
+    places: &GuardPlaces,
+) -> anyhow::Error {
+    let entries = match (&error, manual_entries(program, scope, command, places)) {
+        (GuardError::Settings { path, .. }, Ok((settings, entries))) if *path == settings => entries,
+        _ => return error.into(),
     };
-    if accept_open {
-        return Ok(version);
-    }
-    bail!(
-        "{problem}: only from {first} on calls are known to be blocked when the hook fails; use --accept-open to install it anyway"
-    )
-}
-
-/// Asks a program for its version.
-fn installed_version(name: &str) -> Option<ProgramVersion> {
-    let mut command = Command::new(name);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
-    let begun = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(_)) => break,
-            Ok(None) if begun.elapsed() < VERSION_LIMIT => std::thread::sleep(VERSION_CHECK),
-            _ => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return None;
-            }
+    let entries = entries.trim_end();
+    match (program, scope) {
+        // The plugin is a file of its own, which only this command writes.
+        (GuardedProgram::Opencode, GuardScope::User) => {
+            anyhow::anyhow!("{error}\nChange that, and run this command again. It adds:\n{entries}")
+        }
+        _ => {
+            let trust = match (program, scope) {
+                (GuardedProgram::Codex, GuardScope::User) => "\nThen trust the hooks in Codex, with `/hooks`.",
+                _ => "",
+            };
+            anyhow::anyhow!(
+                "{error}\nChange that and run this command again, or add these entries to those there:\n{entries}{trust}"
+            )
         }
     }
-    let output = child.wait_with_output().ok()?;
-    ProgramVersion::parse(&String::from_utf8_lossy(&output.stdout))
 }
 
 /// Returns the words of the hook's command. It runs in any folder, so its paths are absolute.
@@ -298,6 +306,9 @@ fn print_plan(
         let diff = TextDiff::from_lines(file.before(), file.after());
         let text = diff.unified_diff().header(&path, &path).to_string();
         writeln!(out, "{}", escape(text.trim_end(), LineMode::Many))?;
+    }
+    if plan.replaces_earlier() {
+        writeln!(out, "It replaces the entries of an earlier guard, whose receipt is lost.")?;
     }
     if (program, scope) == (GuardedProgram::Codex, GuardScope::User) {
         writeln!(
@@ -336,7 +347,7 @@ fn print_status(data: &DataDir, form: OutputFormat) -> anyhow::Result<ExitCode> 
     let mut out = std::io::stdout().lock();
     let (mut rows, mut is_whole) = (Vec::new(), true);
     for program in GuardedProgram::ALL {
-        let version = installed_version(program.name()).map(|version| version.to_string());
+        let version = installed_version(program).map(|version| version.to_string());
         let (state, path, problem, scope): (&str, Option<PathBuf>, Option<String>, _) =
             match guard_state(program, &places) {
                 Ok(GuardState::Absent) => ("not guarded", None, None, None),
@@ -345,7 +356,7 @@ fn print_status(data: &DataDir, form: OutputFormat) -> anyhow::Result<ExitCode> 
                     ("guarded by the administrator", Some(path), None, Some(GuardScope::Managed))
                 }
                 Ok(GuardState::Unrecorded { path, scope }) => {
-                    ("guarded, without a receipt: `unguard` cannot take it away", Some(path), None, Some(scope))
+                    ("guarded, without a receipt", Some(path), None, Some(scope))
                 }
                 Ok(GuardState::Damaged { path, problem }) => ("damaged", Some(path), Some(problem), None),
                 Err(error) => ("unknown", None, Some(error.to_string()), None),
@@ -359,7 +370,8 @@ fn print_status(data: &DataDir, form: OutputFormat) -> anyhow::Result<ExitCode> 
             }));
             continue;
         }
-        let version = version.unwrap_or_else(|| "not installed".to_owned());
+        let unknown = if prove::is_installed(program) { "version unknown" } else { "not installed" };
+        let version = version.unwrap_or_else(|| unknown.to_owned());
         writeln!(out, "{} ({version}): {state}", program.title())?;
         if let Some(path) = path {
             writeln!(out, "  in {}", path.display())?;

@@ -88,9 +88,23 @@ pub(crate) fn remove() -> anyhow::Result<ExitCode> {
     }
     fs::remove_file(&path).with_context(|| path.display().to_string())?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "removed {}\nIf it runs:\n  systemctl --user disable --now countersign", path.display())?;
+    writeln!(out, "removed {}", path.display())?;
+    // `systemctl disable` does nothing for a unit that is gone.
+    if let Some(link) = enabling_link(&path) {
+        fs::remove_file(&link).with_context(|| link.display().to_string())?;
+        writeln!(out, "removed {}, which started it at each login", link.display())?;
+    }
+    writeln!(out, "A gateway that it started still runs. To stop it:\n  systemctl --user stop countersign")?;
     writeln!(out, "  systemctl --user daemon-reload")?;
+    writeln!(out, "If you had it run without a login:\n  loginctl disable-linger")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the link with which `systemctl enable` has the unit started, if it leads to this unit.
+fn enabling_link(unit: &Path) -> Option<PathBuf> {
+    let link = unit.parent()?.join("default.target.wants").join(unit.file_name()?);
+    let target = fs::read_link(&link).ok()?;
+    (link.parent()?.join(target).file_name() == unit.file_name()).then_some(link)
 }
 
 fn find_places() -> anyhow::Result<GuardPlaces> {

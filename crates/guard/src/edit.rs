@@ -2,17 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use jsonc_parser::{
-    ParseOptions,
-    cst::{CstInputValue, CstObject, CstRootNode},
-};
+use jsonc_parser::cst::{CstArray, CstInputValue, CstObject};
 use serde_json::Value;
 
-use crate::program::SettingsEntry;
+use crate::{json_syntax::JsonSyntax, own_entries::OwnEntries, program::SettingsEntry, undo_note::UndoNote};
 
 /// Adds entries to the text of settings. The error names what is in the way.
-pub(crate) fn add_entries(text: &str, entries: &[SettingsEntry]) -> Result<String, String> {
-    let root = parse(text)?;
+pub(crate) fn add_entries(text: &str, entries: &[SettingsEntry], syntax: JsonSyntax) -> Result<String, String> {
+    let root = syntax.parse_tree(text).map_err(|error| format!("not JSON as the program reads it: {error}"))?;
     let settings = root.object_value_or_create().ok_or("expected a JSON object")?;
     for object in [Some(settings.clone()), settings.object_value("hooks")].into_iter().flatten() {
         let mut names = BTreeSet::new();
@@ -23,6 +20,9 @@ pub(crate) fn add_entries(text: &str, entries: &[SettingsEntry]) -> Result<Strin
         }
     }
     for entry in entries {
+        if settings.to_serde_value().is_some_and(|settings| entry.is_short(&settings)) {
+            continue;
+        }
         let (above, last) = folder_of(&settings, entry)?;
         if entry.is_list_element {
             let list = above
@@ -44,75 +44,141 @@ pub(crate) fn add_entries(text: &str, entries: &[SettingsEntry]) -> Result<Strin
     Ok(if text.is_empty() { format!("{changed}\n") } else { changed })
 }
 
-/// Removes the entries that are still as they were added, and what became empty and was not there before. Returns the text, and the keys
-/// of the entries that are no longer there.
+/// Settings without a guard.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    pub(crate) text: String,
+    /// Values of the text.
+    pub(crate) settings: Value,
+    pub(crate) notes: Vec<UndoNote>,
+}
+
+/// Removes the entries of a guard, as they were added or edited since, and what became empty and was not there before. `entries` are
+/// those that were added, as far as that is known.
 pub(crate) fn remove_entries(
     text: &str,
     entries: &[SettingsEntry],
     before: &Value,
-) -> Result<(String, Vec<String>), String> {
-    let root = parse(text)?;
-    let settings = root.object_value().ok_or("expected a JSON object")?;
-    let mut gone = Vec::new();
-    for entry in entries.iter().rev() {
-        if !remove_entry(&settings, entry, before) {
-            gone.push(entry.keys.join("."));
+    own: &OwnEntries,
+) -> Result<Removal, String> {
+    let root = JsonSyntax::Comments.parse_tree(text)?;
+    let settings = match text.trim() {
+        "" => root.object_value_or_create(),
+        _ => root.object_value(),
+    };
+    let settings = settings.ok_or("expected a JSON object")?;
+    let mut notes = Vec::new();
+    let mut removed = BTreeSet::new();
+    for keys in lists_of(&settings) {
+        let added: Vec<&Value> = entries.iter().filter(|entry| entry.keys == keys).map(|entry| &entry.value).collect();
+        let Some(list) = list_at(&settings, &keys) else { continue };
+        let Some(change) = remove_elements(&list, &added, own) else { continue };
+        if change == Found::Edited && !entries.is_empty() {
+            notes.push(UndoNote::Edited(keys.join(".")));
+        }
+        remove_empty(&settings, &keys, before);
+        removed.insert(keys);
+    }
+    for entry in entries {
+        let is_gone = match entry.is_list_element {
+            true => !removed.iter().any(|keys| entry.keys == *keys),
+            false => !remove_value(&settings, entry, before),
+        };
+        if is_gone {
+            notes.push(UndoNote::Gone(entry.keys.join(".")));
         }
     }
-    gone.reverse();
-    Ok((root.to_string(), gone))
+    let text = root.to_string();
+    let settings = JsonSyntax::Comments.parse_value(&text)?;
+    notes.extend(own.find(&settings).into_iter().map(UndoNote::Left));
+    Ok(Removal { text, settings, notes })
 }
 
-fn remove_entry(settings: &CstObject, entry: &SettingsEntry, before: &Value) -> bool {
+/// Form in which entries of a guard were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    AsAdded,
+    Edited,
+}
+
+/// Returns the keys of all lists that can have entries of a guard.
+fn lists_of(settings: &CstObject) -> Vec<Vec<String>> {
+    let hooks = settings.object_value("hooks");
+    let events = hooks.iter().flat_map(CstObject::properties).filter_map(|event| event.decoded_name());
+    let mut lists: Vec<Vec<String>> = events.map(|event| vec!["hooks".to_owned(), event]).collect();
+    lists.push(vec!["plugin".to_owned()]);
+    lists
+}
+
+fn list_at(settings: &CstObject, keys: &[String]) -> Option<CstArray> {
+    let (last, above) = keys.split_last()?;
+    let object = above.iter().try_fold(settings.clone(), |object, key| object.object_value(key))?;
+    object.array_value(last)
+}
+
+/// Removes the elements of a guard from a list, and from the lists of hooks in its elements. `None` if there are none.
+fn remove_elements(list: &CstArray, added: &[&Value], own: &OwnEntries) -> Option<Found> {
+    let is_own = |value: Option<Value>| value.is_some_and(|value| own.is_element(&value));
+    let mut found = None;
+    for element in list.elements() {
+        let value = element.to_serde_value();
+        let hooks = element.as_object().and_then(|object| object.array_value("hooks"));
+        let hooks = hooks.map(|hooks| hooks.elements()).unwrap_or_default();
+        let own_hooks: Vec<_> = hooks.iter().filter(|hook| is_own(hook.to_serde_value())).cloned().collect();
+        if own_hooks.is_empty() && !is_own(value.clone()) {
+            continue;
+        }
+        let is_as_added = value.is_some_and(|value| added.contains(&&value)) && found != Some(Found::Edited);
+        found = Some(if is_as_added { Found::AsAdded } else { Found::Edited });
+        // The user may have put further hooks under the same matcher.
+        if own_hooks.len() < hooks.len() {
+            own_hooks.into_iter().for_each(|hook| hook.remove());
+        } else {
+            element.remove();
+        }
+    }
+    found
+}
+
+/// Removes a value that was added. False if it is no longer there as it was added.
+fn remove_value(settings: &CstObject, entry: &SettingsEntry, before: &Value) -> bool {
+    if was_there(before, &entry.keys) || entry.is_short(before) {
+        return true;
+    }
     let Ok((above, last)) = existing_folder_of(settings, entry) else { return false };
     let Some(property) = above.get(last) else { return false };
-    if entry.is_list_element {
-        let Some(list) = property.array_value() else { return false };
-        // The last one: the same entry of the user's own comes before it.
-        let found =
-            list.elements().into_iter().rev().find(|element| element.to_serde_value().as_ref() == Some(&entry.value));
-        let Some(found) = found else { return false };
-        found.remove();
-        if !list.elements().is_empty() {
-            return true;
-        }
-    } else if was_there(before, &entry.keys) || property.to_serde_value().as_ref() != Some(&entry.value) {
-        return was_there(before, &entry.keys);
+    if property.to_serde_value().as_ref() != Some(&entry.value) {
+        return false;
     }
-    // What is empty now goes, unless it was there before.
-    for depth in (1..=entry.keys.len()).rev() {
-        let keys = &entry.keys[..depth];
-        if was_there(before, keys) {
-            break;
-        }
-        let mut object = settings.clone();
-        for key in &keys[..depth - 1] {
-            let Some(inner) = object.object_value(key) else { return true };
-            object = inner;
-        }
-        let Some(property) = object.get(keys[depth - 1]) else { break };
-        let is_empty = property.array_value().is_some_and(|list| list.elements().is_empty())
-            || property.object_value().is_some_and(|object| object.properties().is_empty())
-            || !entry.is_list_element && depth == entry.keys.len();
-        if !is_empty {
-            break;
-        }
-        property.remove();
-    }
+    property.remove();
+    remove_empty(settings, &entry.keys[..entry.keys.len() - 1], before);
     true
 }
 
-fn was_there(before: &Value, keys: &[&str]) -> bool {
-    keys.iter().try_fold(before, |value, key| value.get(key)).is_some()
+/// Removes the list or the object at `keys` and those above it, as far as they are empty and were not there before.
+fn remove_empty(settings: &CstObject, keys: &[impl AsRef<str>], before: &Value) {
+    for depth in (1..=keys.len()).rev() {
+        let keys = &keys[..depth];
+        if was_there(before, keys) {
+            return;
+        }
+        let mut object = settings.clone();
+        for key in &keys[..depth - 1] {
+            let Some(inner) = object.object_value(key.as_ref()) else { return };
+            object = inner;
+        }
+        let Some(property) = object.get(keys[depth - 1].as_ref()) else { return };
+        let is_empty = property.array_value().is_some_and(|list| list.elements().is_empty())
+            || property.object_value().is_some_and(|object| object.properties().is_empty());
+        if !is_empty {
+            return;
+        }
+        property.remove();
+    }
 }
 
-/// Parses text. An empty file is an empty object. The library reads comments and more, which programs do not.
-fn parse(text: &str) -> Result<CstRootNode, String> {
-    let problem = |error: &dyn std::fmt::Display| format!("not JSON as the program reads it: {error}");
-    if !text.trim().is_empty() {
-        serde_json::from_str::<Value>(text).map_err(|error| problem(&error))?;
-    }
-    CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| problem(&error))
+fn was_there(before: &Value, keys: &[impl AsRef<str>]) -> bool {
+    keys.iter().try_fold(before, |value, key| value.get(key.as_ref())).is_some()
 }
 
 /// Returns the object that has the last key of an entry. Objects that are missing are created.
@@ -154,8 +220,18 @@ fn input_of(value: &Value) -> CstInputValue {
 pub(crate) mod tests {
     use serde_json::{Value, json};
 
-    use super::{add_entries, remove_entries};
-    use crate::program::{GuardScope, GuardedProgram, SettingsEntry};
+    use super::{Removal, add_entries, remove_entries};
+    use crate::{
+        json_syntax::JsonSyntax,
+        own_entries::OwnEntries,
+        program::{GuardScope, GuardedProgram, SettingsEntry},
+        undo_note::UndoNote,
+    };
+
+    fn remove(text: &str, before: &Value) -> Removal {
+        let own = OwnEntries::new(GuardedProgram::Claude, Some("/bin/countersign hook claude --data '/d'"));
+        remove_entries(text, &entries(), before, &own).unwrap()
+    }
 
     fn entries() -> Vec<SettingsEntry> {
         GuardedProgram::Claude.entries(GuardScope::User, "/bin/countersign hook claude --data '/d'")
@@ -181,7 +257,7 @@ pub(crate) mod tests {
     fn entries_are_added_after_those_of_the_user_and_everything_else_stays() {
         for text in WRITTEN {
             let before: Value = if text.trim().is_empty() { json!({}) } else { serde_json::from_str(text).unwrap() };
-            let added = add_entries(text, &entries()).unwrap();
+            let added = add_entries(text, &entries(), JsonSyntax::Plain).unwrap();
             let after: Value = serde_json::from_str(&added).unwrap_or_else(|error| panic!("{error}: {added}"));
             for event in ["PreToolUse", "PermissionRequest", "PostToolUse"] {
                 let list = after["hooks"][event].as_array().unwrap();
@@ -193,25 +269,61 @@ pub(crate) mod tests {
             let mut rest_before = before.clone();
             rest_before.as_object_mut().unwrap().remove("hooks");
             assert_eq!(rest, rest_before);
-            let (removed, gone) = remove_entries(&added, &entries(), &before).unwrap();
-            assert_eq!(serde_json::from_str::<Value>(&removed).unwrap(), before, "{removed}");
-            assert!(gone.is_empty());
+            let removed = remove(&added, &before);
+            assert_eq!(serde_json::from_str::<Value>(&removed.text).unwrap(), before, "{removed:?}");
+            assert_eq!((removed.settings, removed.notes), (before, Vec::new()));
         }
     }
 
     #[test]
     fn what_the_user_changed_meanwhile_stays() {
         let before = json!({"model": "opus"});
-        let added = add_entries(&before.to_string(), &entries()).unwrap();
+        let added = add_entries(&before.to_string(), &entries(), JsonSyntax::Plain).unwrap();
+        let own = serde_json::from_str::<Value>(&added).unwrap()["hooks"]["PreToolUse"][0]["hooks"][0].clone();
         let mut edited: Value = serde_json::from_str(&added).unwrap();
         edited["model"] = json!("other");
         edited["hooks"]["PreToolUse"].as_array_mut().unwrap().insert(0, json!({"matcher": "Bash", "hooks": []}));
         edited["hooks"]["PostToolUse"][0]["matcher"] = json!("Bash");
-        let (removed, gone) = remove_entries(&edited.to_string(), &entries(), &before).unwrap();
-        let left: Value = serde_json::from_str(&removed).unwrap();
-        assert_eq!(left["hooks"]["PreToolUse"], json!([{"matcher": "Bash", "hooks": []}]));
-        assert_eq!((left["model"].as_str(), gone), (Some("other"), vec!["hooks.PostToolUse".to_owned()]));
-        assert_eq!(left["hooks"].get("PermissionRequest"), None);
+        edited["hooks"]["PermissionRequest"][0]["hooks"].as_array_mut().unwrap().push(json!({"command": "mine"}));
+        edited["hooks"].as_object_mut().unwrap().remove("PostToolUseFailure");
+        edited["hooks"]["Stop"] = json!([{"hooks": [own]}]);
+        let removed = remove(&edited.to_string(), &before);
+        let want = json!({
+            "model": "other",
+            "hooks": {
+                "PreToolUse": [{"matcher": "Bash", "hooks": []}],
+                "PermissionRequest": [{"matcher": "*", "hooks": [{"command": "mine"}]}],
+            },
+        });
+        assert_eq!(removed.settings, want);
+        let edited = ["hooks.PermissionRequest", "hooks.PostToolUse", "hooks.Stop"];
+        let mut notes: Vec<UndoNote> = edited.map(|key| UndoNote::Edited(key.to_owned())).to_vec();
+        notes.push(UndoNote::Gone("hooks.PostToolUseFailure".to_owned()));
+        let mut found = removed.notes;
+        found.sort();
+        notes.sort();
+        assert_eq!(found, notes);
+    }
+
+    #[test]
+    fn a_hook_in_an_unknown_form_is_left_and_named() {
+        let text = json!({"hooks": {"Stop": [{"hooks": [{"type": "x", "run": ["/bin/countersign hook claude"]}]}]}});
+        let removed = remove(&text.to_string(), &json!({}));
+        assert_eq!((&removed.settings, removed.notes.last()), (&text, Some(&UndoNote::Left("hooks.Stop".to_owned()))));
+    }
+
+    #[test]
+    fn comments_stay_where_the_program_reads_them() {
+        let text = "{ \"theme\": \"dark\", // mine\n  \"permission\": { \"edit\": \"allow\" },\n}\n";
+        let entries = GuardedProgram::Opencode.entries(GuardScope::User, "/s/countersign.mjs");
+        assert!(add_entries(text, &entries, JsonSyntax::Plain).is_err());
+        let added = add_entries(text, &entries, JsonSyntax::Comments).unwrap();
+        let before = JsonSyntax::Comments.parse_value(text).unwrap();
+        assert!(added.contains("// mine") && added.contains("/s/countersign.mjs"), "{added}");
+        let own = OwnEntries::new(GuardedProgram::Opencode, None);
+        let removed = remove_entries(&added, &entries, &before, &own).unwrap();
+        assert!(removed.text.contains("// mine"), "{removed:?}");
+        assert_eq!((removed.settings, removed.notes), (before, Vec::new()));
     }
 
     #[test]
@@ -229,7 +341,7 @@ pub(crate) mod tests {
             "{\"hooks\": {}, \"hooks\": {}}",
             "null",
         ] {
-            assert!(add_entries(text, &entries()).is_err(), "{text}");
+            assert!(add_entries(text, &entries(), JsonSyntax::Plain).is_err(), "{text}");
         }
     }
 }

@@ -1,18 +1,20 @@
 //! Installs guards and takes them away.
 
-use std::{fs, io::ErrorKind, path::PathBuf};
+use std::path::PathBuf;
 
 use countersign_files::replace::FileAccess;
-use serde_json::Value;
 
 use crate::{
     edit,
     error::GuardError,
+    own_entries::OwnEntries,
     places::GuardPlaces,
     program::{CODEX_EVENTS, GuardScope, GuardedProgram, HOOK_LIMIT, SettingsEntry},
     receipt::{self, Addition, FileReceipt, GuardReceipt, text_digest},
     settings_file,
     text_blocks::{self, HookTrust},
+    toml_tables,
+    undo::{remove_unrecorded, restore_text},
 };
 
 /// Change that a guard makes.
@@ -25,6 +27,8 @@ pub struct GuardPlan {
     /// Written before the settings.
     others: Vec<FileChange>,
     allowances: Vec<String>,
+    /// Keys of the trust of Codex in the hooks of an earlier guard.
+    stale_trust: Vec<String>,
 }
 
 /// Change of one file.
@@ -32,6 +36,8 @@ pub struct GuardPlan {
 pub struct FileChange {
     path: PathBuf,
     before: Option<String>,
+    /// The text before without the entries of an earlier guard, to which the end of this one returns.
+    restored: Option<String>,
     after: String,
     addition: Addition,
 }
@@ -64,23 +70,6 @@ pub enum GuardState {
     },
 }
 
-/// Outcome of the end of a guard, for one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UndoOutcome {
-    /// The file is as it was before, byte by byte.
-    Restored {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file was edited since. What the guard added is gone, and the edits stay.
-    Removed {
-        /// The file.
-        path: PathBuf,
-        /// Keys of entries that were not there any more.
-        gone: Vec<String>,
-    },
-}
-
 impl FileChange {
     /// Returns the file that changes.
     pub const fn path(&self) -> &PathBuf {
@@ -100,7 +89,7 @@ impl FileChange {
     fn receipt(&self) -> FileReceipt {
         FileReceipt {
             path: self.path.clone(),
-            before: self.before.clone(),
+            before: self.restored.clone(),
             written: text_digest(&self.after),
             folders: GuardPlaces::missing_folders(&self.path),
             addition: self.addition.clone(),
@@ -132,9 +121,13 @@ impl GuardPlan {
         let path = places.codex_folder().join("config.toml");
         let before = settings_file::read(&path)?;
         settings_file::check_writable(&path)?;
-        let (after, block) = text_blocks::add_trust(before.as_deref().unwrap_or_default(), trust)
+        let restored = before.as_deref().map(|text| {
+            let stale = [self.stale_trust.clone(), toml_tables::commented_keys(text)].concat();
+            toml_tables::remove_trust(text, &stale).0
+        });
+        let (after, block) = text_blocks::add_trust(restored.as_deref().unwrap_or_default(), trust)
             .map_err(|problem| GuardError::of_settings(&path, problem))?;
-        self.others.push(FileChange { path, before, after, addition: Addition::Blocks(vec![block]) });
+        self.others.push(FileChange { path, before, restored, after, addition: Addition::Blocks(vec![block]) });
         Ok(())
     }
 
@@ -143,11 +136,18 @@ impl GuardPlan {
     /// # Errors
     /// [`GuardError`] if another file is in its place.
     pub fn add_file(&mut self, path: PathBuf, text: String) -> Result<(), GuardError> {
-        if settings_file::read(&path)?.is_some_and(|found| found != text) {
+        let before = settings_file::read(&path)?;
+        // The first line says who wrote it.
+        if before.as_ref().is_some_and(|found| found.lines().next() != text.lines().next()) {
             return Err(GuardError::of_settings(path, "is there already, and not as the guard writes it: remove it"));
         }
-        self.others.push(FileChange { path, before: None, after: text, addition: Addition::Whole });
+        self.others.push(FileChange { path, before, restored: None, after: text, addition: Addition::Whole });
         Ok(())
+    }
+
+    /// Reports whether it replaces the entries of an earlier guard whose receipt is lost.
+    pub fn replaces_earlier(&self) -> bool {
+        self.settings.before != self.settings.restored
     }
 }
 
@@ -171,7 +171,17 @@ pub fn plan_guard(
     }
     let before = settings_file::read(&path)?;
     settings_file::check_writable(&path)?;
-    let text = before.as_deref().unwrap_or_default();
+    let own = OwnEntries::new(program, None);
+    let (mut restored, mut stale_trust) = (before.clone(), Vec::new());
+    if let Some(text) = before.as_deref().filter(|text| program.has_own_entries(scope, text, &own)) {
+        let removal =
+            remove_unrecorded(program, scope, text).map_err(|problem| GuardError::of_settings(&path, problem))?;
+        restored = removal.text;
+        if let Ok(settings) = program.parse_settings(text) {
+            stale_trust = own.trust_keys(&path, &settings);
+        }
+    }
+    let text = restored.as_deref().unwrap_or_default();
     let (after, addition, allowances) = if program.has_toml_settings(scope) {
         let (after, blocks) =
             text_blocks::add_requirements(text, &CODEX_EVENTS, &GuardedProgram::blocking_command(command), HOOK_LIMIT)
@@ -182,12 +192,37 @@ pub fn plan_guard(
         if let Some(problem) = program.settings_problem(&settings) {
             return Err(GuardError::of_settings(&path, format!("{problem}: {} may ignore the file", program.title())));
         }
-        let after = edit::add_entries(text, &program.entries(scope, command))
+        let after = edit::add_entries(text, &program.entries(scope, command), program.syntax())
             .map_err(|problem| GuardError::of_settings(&path, problem))?;
         (after, Addition::Entries, program.own_allowances(&settings))
     };
-    let settings = FileChange { path, before, after, addition };
-    Ok(GuardPlan { program, scope, command: command.to_owned(), settings, others: Vec::new(), allowances })
+    let settings = FileChange { path, before, restored, after, addition };
+    let (command, others) = (command.to_owned(), Vec::new());
+    Ok(GuardPlan { program, scope, command, settings, others, allowances, stale_trust })
+}
+
+/// Returns the path of the settings, and the text with the guard and nothing else, for a file that its user has to change: one that is a
+/// link, for example.
+///
+/// # Errors
+/// [`GuardError`] if the program has no such settings.
+pub fn manual_entries(
+    program: GuardedProgram,
+    scope: GuardScope,
+    command: &str,
+    places: &GuardPlaces,
+) -> Result<(PathBuf, String), GuardError> {
+    let path = program.settings_path(scope, places)?;
+    let text = if program.has_toml_settings(scope) {
+        let command = GuardedProgram::blocking_command(command);
+        text_blocks::add_requirements("", &CODEX_EVENTS, &command, HOOK_LIMIT).map(|(text, _)| text)
+    } else {
+        edit::add_entries("", &program.entries(scope, command), program.syntax())
+    };
+    match text {
+        Ok(text) => Ok((path, text)),
+        Err(problem) => Err(GuardError::of_settings(path, problem)),
+    }
 }
 
 /// Makes the change of a plan. The receipt comes first, so that a crash in between leaves nothing that cannot be taken away.
@@ -196,8 +231,7 @@ pub fn plan_guard(
 /// [`GuardError`] if a file changed since the plan, or cannot be written; then all are as they were.
 pub fn apply_guard(plan: &GuardPlan, places: &GuardPlaces) -> Result<(), GuardError> {
     for file in plan.files() {
-        let found = settings_file::read(&file.path)?;
-        if found != file.before && !(file.addition == Addition::Whole && found.as_ref() == Some(&file.after)) {
+        if settings_file::read(&file.path)? != file.before {
             return Err(GuardError::ChangedMeanwhile { path: file.path.clone() });
         }
     }
@@ -219,7 +253,8 @@ pub fn apply_guard(plan: &GuardPlan, places: &GuardPlaces) -> Result<(), GuardEr
     receipt.write(plan.program, places)?;
     let written = plan.files().zip(receipt.files()).try_for_each(|(file, receipt)| file.write(receipt, plan.scope));
     if written.is_err() {
-        let _ = receipt.files().rev().try_for_each(restore);
+        let files: Vec<_> = plan.files().zip(receipt.files()).collect();
+        let _ = files.into_iter().rev().try_for_each(|(file, receipt)| restore_text(receipt, file.before.as_ref()));
         let _ = receipt.remove(plan.program, places);
     }
     written
@@ -233,70 +268,6 @@ impl FileChange {
         settings_file::write(&self.path, &self.after, access)?;
         // Every user's program reads managed settings, whatever the mask of this process.
         if is_shared { settings_file::share(&receipt.folders, &self.path) } else { Ok(()) }
-    }
-}
-
-/// Takes the guard of a program away. Returns the outcome for each file, that of the settings first.
-///
-/// # Errors
-/// [`GuardError`] if there is none, or a file cannot be changed.
-pub fn undo_guard(program: GuardedProgram, places: &GuardPlaces) -> Result<Vec<UndoOutcome>, GuardError> {
-    let missing = || GuardError::NotInstalled { program: program.name() };
-    let receipt = GuardReceipt::read(program, places)?.ok_or_else(missing)?;
-    let entries = receipt.entries(program);
-    let outcomes = receipt.files().rev().map(|file| undo_file(file, &entries)).collect::<Result<_, _>>()?;
-    receipt.remove(program, places)?;
-    Ok(outcomes)
-}
-
-fn undo_file(receipt: &FileReceipt, entries: &[SettingsEntry]) -> Result<UndoOutcome, GuardError> {
-    let path = receipt.path.clone();
-    let found = settings_file::read(&path)?;
-    if found == receipt.before {
-        receipt::remove_empty(&receipt.folders);
-        return Ok(UndoOutcome::Restored { path });
-    }
-    if let Some(text) = &found {
-        settings_file::check_writable(&path)?;
-        if text_digest(text) == receipt.written {
-            restore(receipt)?;
-            return Ok(UndoOutcome::Restored { path });
-        }
-    }
-    let gone = match (&found, &receipt.addition) {
-        (None, Addition::Entries) => entries.iter().map(|entry| entry.keys.join(".")).collect(),
-        (None, Addition::Blocks(blocks)) => text_blocks::remove_blocks("", blocks).1,
-        (None, Addition::Whole) => Vec::new(),
-        // Another program may use it as it is now.
-        (Some(_), Addition::Whole) => vec!["the whole file".to_owned()],
-        (Some(text), Addition::Entries) => {
-            let (left, gone) = edit::remove_entries(text, entries, &receipt.value_before())
-                .map_err(|problem| GuardError::of_settings(&path, problem))?;
-            settings_file::write(&path, &left, FileAccess::Private)?;
-            gone
-        }
-        (Some(text), Addition::Blocks(blocks)) => {
-            let (left, gone) = text_blocks::remove_blocks(text, blocks);
-            settings_file::write(&path, &left, FileAccess::Private)?;
-            gone
-        }
-    };
-    Ok(UndoOutcome::Removed { path, gone })
-}
-
-fn restore(receipt: &FileReceipt) -> Result<(), GuardError> {
-    if let Some(before) = &receipt.before {
-        return match settings_file::read(&receipt.path)? == receipt.before {
-            true => Ok(()),
-            false => settings_file::write(&receipt.path, before, FileAccess::Private),
-        };
-    }
-    match fs::remove_file(&receipt.path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(GuardError::of_file(&receipt.path)(error)),
-        _ => {
-            receipt::remove_empty(&receipt.folders);
-            Ok(())
-        }
     }
 }
 
@@ -371,23 +342,12 @@ fn file_problem(
 }
 
 impl GuardReceipt {
-    const fn scope(&self) -> GuardScope {
+    pub(crate) const fn scope(&self) -> GuardScope {
         if self.is_managed { GuardScope::Managed } else { GuardScope::User }
     }
 
-    fn entries(&self, program: GuardedProgram) -> Vec<SettingsEntry> {
+    pub(crate) fn entries(&self, program: GuardedProgram) -> Vec<SettingsEntry> {
         program.entries(self.scope(), &self.command)
-    }
-}
-
-impl SettingsEntry {
-    fn is_in(&self, settings: &Value) -> bool {
-        let found = self.keys.iter().try_fold(settings, |value, key| value.get(key));
-        match found {
-            Some(Value::Array(elements)) if self.is_list_element => elements.contains(&self.value),
-            Some(value) => *value == self.value,
-            None => false,
-        }
     }
 }
 

@@ -6,17 +6,24 @@
 mod edit;
 mod error;
 mod guard;
+mod json_syntax;
+mod own_entries;
 mod places;
 mod program;
 mod receipt;
 mod settings_file;
 mod text_blocks;
+mod toml_tables;
+mod undo;
+mod undo_note;
 
 pub use error::GuardError;
 pub use guard::{
-    FileChange, GuardPlan, GuardState, UndoOutcome, apply_guard, guard_command, guard_state, plan_guard, trust_tables,
-    undo_guard,
+    FileChange, GuardPlan, GuardState, apply_guard, guard_command, guard_state, manual_entries, plan_guard,
+    trust_tables,
 };
 pub use places::GuardPlaces;
 pub use program::{GuardGrade, GuardScope, GuardedProgram, ProgramVersion};
 pub use text_blocks::HookTrust;
+pub use undo::{UndoOutcome, undo_guard};
+pub use undo_note::UndoNote;

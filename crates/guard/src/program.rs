@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::{error::GuardError, places::GuardPlaces};
+use crate::{error::GuardError, json_syntax::JsonSyntax, own_entries::OwnEntries, places::GuardPlaces, toml_tables};
 
 /// Program that a guard can be installed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) struct SettingsEntry {
 pub(crate) const HOOK_LIMIT: u64 = 600;
 
 /// End of the shell command of a hook, with which one that was killed blocks the call.
-const BLOCK: &str = " || exit 2";
+pub(crate) const BLOCK: &str = " || exit 2";
 
 /// Events of Codex at which it asks, or that tell what ran.
 pub(crate) const CODEX_EVENTS: [&str; 3] = ["PreToolUse", "PermissionRequest", "PostToolUse"];
@@ -200,33 +200,43 @@ impl GuardedProgram {
         format!("{command}{BLOCK}")
     }
 
+    /// Reports whether the file of the settings has nothing in it but the guard.
+    pub(crate) const fn is_settings_file_own(self, scope: GuardScope) -> bool {
+        matches!((self, scope), (Self::Copilot, GuardScope::User) | (Self::Claude, GuardScope::Managed))
+    }
+
+    /// Reports whether the text of settings has entries that are recognisably of a guard.
+    pub(crate) fn has_own_entries(self, scope: GuardScope, text: &str, own: &OwnEntries) -> bool {
+        if self.has_toml_settings(scope) {
+            return toml_tables::has_requirements(text, own);
+        }
+        JsonSyntax::Comments.parse_value(text).is_ok_and(|settings| !own.find(&settings).is_empty())
+    }
+
     /// Reports whether the text of settings has a guard in it, also one without a receipt.
     pub(crate) fn has_guard(self, scope: GuardScope, text: &str) -> bool {
-        let hook = format!(" hook {} ", self.name());
-        let is_ours = |text: &str| text.contains(&hook) && text.contains(BLOCK);
-        if self.has_toml_settings(scope) {
-            return text.lines().any(|line| line.starts_with("command") && is_ours(line));
-        }
-        let settings = self.parse_settings(text).unwrap_or_default();
         match (self, scope) {
             // The rule alone.
-            (Self::Opencode, GuardScope::Managed) => settings["permission"]["*"] == "ask",
-            (Self::Opencode, GuardScope::User) => {
-                let mut plugins = settings["plugin"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                plugins.any(|plugin| plugin.ends_with("/countersign.mjs"))
+            (Self::Opencode, GuardScope::Managed) => {
+                let settings = self.parse_settings(text).unwrap_or_default();
+                self.entries(scope, "").iter().all(|entry| entry.is_in(&settings))
             }
-            _ => has_text(&settings["hooks"], &is_ours),
+            _ => self.has_own_entries(scope, text, &OwnEntries::new(self, None)),
+        }
+    }
+
+    /// Returns the syntax of its settings.
+    pub(crate) const fn syntax(self) -> JsonSyntax {
+        match self {
+            Self::Opencode => JsonSyntax::Comments,
+            Self::Claude | Self::Codex | Self::Gemini | Self::Copilot => JsonSyntax::Plain,
         }
     }
 
     /// Reads the text of settings in JSON. An empty file is an empty object.
     pub(crate) fn parse_settings(self, text: &str) -> Result<Value, String> {
-        match text.trim() {
-            "" => Ok(Value::Object(serde_json::Map::new())),
-            _ => {
-                serde_json::from_str(text).map_err(|error| format!("is not JSON as {} reads it: {error}", self.title()))
-            }
-        }
+        let value = self.syntax().parse_value(text);
+        value.map_err(|error| format!("is not JSON as {} reads it: {error}", self.title()))
     }
 
     /// Returns the entries of the guard. `plain_command` is the shell command of the hook, without what blocks a failed one, or for
@@ -350,13 +360,22 @@ impl GuardedProgram {
     }
 }
 
-/// Reports whether a text in a value is one of these.
-fn has_text(value: &Value, is_one: &impl Fn(&str) -> bool) -> bool {
-    match value {
-        Value::String(text) => is_one(text),
-        Value::Array(items) => items.iter().any(|item| has_text(item, is_one)),
-        Value::Object(members) => members.values().any(|member| has_text(member, is_one)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+impl SettingsEntry {
+    /// Reports whether settings have the entry as it was added.
+    pub(crate) fn is_in(&self, settings: &Value) -> bool {
+        let found = self.keys.iter().try_fold(settings, |value, key| value.get(key));
+        match found {
+            Some(Value::Array(elements)) if self.is_list_element => elements.contains(&self.value),
+            Some(value) => *value == self.value,
+            None => self.is_short(settings),
+        }
+    }
+
+    /// Reports whether settings have the entry in a short form: one word for all permissions of opencode.
+    pub(crate) fn is_short(&self, settings: &Value) -> bool {
+        let short = self.keys.split_last().filter(|(last, above)| **last == "*" && !above.is_empty());
+        short
+            .is_some_and(|(_, above)| above.iter().try_fold(settings, |value, key| value.get(key)) == Some(&self.value))
     }
 }
 

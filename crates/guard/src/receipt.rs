@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::{error::GuardError, places::GuardPlaces, program::GuardedProgram, settings_file};
+use crate::{error::GuardError, json_syntax::JsonSyntax, places::GuardPlaces, program::GuardedProgram, settings_file};
 
 /// Receipt of one guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) struct GuardReceipt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FileReceipt {
     pub(crate) path: PathBuf,
-    /// Its text before; absent if there was none.
+    /// Its text before, without the entries of an earlier guard; absent if there was none.
     pub(crate) before: Option<String>,
     /// SHA-256 of the text that the guard wrote.
     pub(crate) written: String,
@@ -102,7 +102,7 @@ impl FileReceipt {
     /// Returns the settings before the guard.
     pub(crate) fn value_before(&self) -> Value {
         let text = self.before.as_deref().unwrap_or_default();
-        serde_json::from_str(text).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
+        JsonSyntax::Comments.parse_value(text).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
     }
 
     /// Reports whether the file is as it was before the guard.

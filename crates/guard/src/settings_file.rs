@@ -22,7 +22,9 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, GuardError> {
         Err(error) => return Err(GuardError::of_file(path)(error)),
     };
     if found.is_symlink() {
-        return Err(GuardError::of_settings(path, "is a symbolic link: change the file that it leads to yourself"));
+        let target = fs::canonicalize(path).or_else(|_| fs::read_link(path)).unwrap_or_default();
+        let problem = format!("is a symbolic link to {}: change that file yourself", target.display());
+        return Err(GuardError::of_settings(path, problem));
     }
     if !found.is_file() {
         return Err(GuardError::of_settings(path, "is no file"));

@@ -49,23 +49,18 @@ pub(super) fn find_trust(
     config: &str,
     command: &str,
 ) -> anyhow::Result<Vec<HookTrust>> {
-    let folder = ProofFolder::create()?;
-    fs::write(folder.path().join(HOOKS), hooks)?;
-    fs::write(folder.path().join(CONFIG), config)?;
-    let listed = list_hooks(folder.path(), command)?;
+    let copy = FolderCopy::create(&places.codex_folder(), Some(hooks), Some(config))?;
+    let listed = copy.list_hooks(command)?;
     ensure!(
         !listed.is_empty(),
         "Codex would run no hooks with {}: is `features.hooks` false in it?",
         places.codex_folder().join(CONFIG).display()
     );
-    // Codex names a hook by the real path of its file.
-    let scratch = real_path(folder.path()).join(HOOKS);
-    let real = real_path(&places.codex_folder()).join(HOOKS);
     let mut trust = Vec::new();
     for hook in listed {
-        let rest = hook.key.strip_prefix(&*scratch.to_string_lossy());
+        let rest = hook.key.strip_prefix(&copy.copied_hooks());
         let rest = rest.with_context(|| format!("unknown form of the key of a hook: {}", hook.key))?;
-        trust.push(HookTrust { key: format!("{}{rest}", real.display()), hash: hook.hash });
+        trust.push(HookTrust { key: format!("{}{rest}", copy.real_hooks()), hash: hook.hash });
     }
     Ok(trust)
 }
@@ -75,14 +70,77 @@ pub(super) fn find_trust(
 /// # Errors
 /// The reason why it would not.
 pub(super) fn check_trust(places: &GuardPlaces, command: &str) -> anyhow::Result<()> {
-    // A managed guard needs no folder of the user.
-    let (home, scratch) = (places.codex_folder(), ProofFolder::create()?);
-    let listed = list_hooks(if home.is_dir() { &home } else { scratch.path() }, command)?;
+    let folder = places.codex_folder();
+    let (hooks, config) = (read_text(&folder.join(HOOKS))?, read_text(&folder.join(CONFIG))?);
+    let copy = FolderCopy::create(&folder, hooks.as_deref(), None)?;
+    if let Some(config) = config {
+        copy.write(CONFIG, &copy.with_copied_trust(&config))?;
+    }
+    let listed = copy.list_hooks(command)?;
     ensure!(!listed.is_empty(), "Codex would not run the hooks: is `features.hooks` false, or another CODEX_HOME set?");
     match listed.iter().find(|hook| !hook.is_enabled || !matches!(&*hook.trust, "trusted" | "managed")) {
         None => Ok(()),
         Some(hook) if !hook.is_enabled => bail!("Codex would not run {}: it is disabled", hook.key),
         Some(hook) => bail!("Codex would not run {}: it is {}", hook.key, hook.trust),
+    }
+}
+
+/// Copy of the folder of Codex. Codex writes its state into the folder in which it runs, which must not be the user's.
+struct FolderCopy {
+    folder: ProofFolder,
+    /// Real path of the user's.
+    original: PathBuf,
+}
+
+impl FolderCopy {
+    fn create(original: &Path, hooks: Option<&str>, config: Option<&str>) -> anyhow::Result<Self> {
+        let copy = Self { folder: ProofFolder::create()?, original: real_path(original) };
+        for (name, text) in [(HOOKS, hooks), (CONFIG, config)] {
+            if let Some(text) = text {
+                copy.write(name, text)?;
+            }
+        }
+        Ok(copy)
+    }
+
+    fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        Ok(fs::write(self.folder.path().join(name), text)?)
+    }
+
+    /// Codex names a hook by the real path of its file.
+    fn copied_hooks(&self) -> String {
+        real_path(self.folder.path()).join(HOOKS).to_string_lossy().into_owned()
+    }
+
+    fn real_hooks(&self) -> String {
+        self.original.join(HOOKS).to_string_lossy().into_owned()
+    }
+
+    /// Returns a configuration in which the trust in the user's hooks is that in the copies.
+    fn with_copied_trust(&self, config: &str) -> String {
+        let (from, to) = (self.real_hooks(), self.copied_hooks());
+        // Texts of TOML have the escapes of JSON, or none.
+        let quoted = |path: &str| Value::from(format!("{path}:")).to_string().trim_end_matches('"').to_owned();
+        config.replace(&quoted(&from), &quoted(&to)).replace(&format!("'{from}:"), &format!("'{to}:"))
+    }
+
+    /// Lists the hooks with our command. Errors name the user's files.
+    fn list_hooks(&self, command: &str) -> anyhow::Result<Vec<ListedHook>> {
+        list_hooks(self.folder.path(), command).map_err(|error| {
+            let (mut text, original) = (format!("{error:#}"), self.original.to_string_lossy());
+            for folder in [real_path(self.folder.path()), self.folder.path().to_owned()] {
+                text = text.replace(&*folder.to_string_lossy(), &original);
+            }
+            anyhow::anyhow!(text)
+        })
+    }
+}
+
+fn read_text(path: &Path) -> anyhow::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
 }
 

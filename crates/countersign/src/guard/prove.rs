@@ -22,7 +22,7 @@ use nix::{
 };
 use serde_json::{Value, json};
 
-use super::codex_hooks;
+use super::{codex_hooks, version::command_at_home};
 use crate::hook::{NO_GATEWAY, PROOF_VARIABLE};
 
 /// Variable with the key for the scripted model in Codex.
@@ -70,7 +70,11 @@ pub(crate) fn prove_guard(
     let (path, scope) = match guard_state(program, places)? {
         GuardState::Installed { path, scope } => (path, scope),
         GuardState::Unrecorded { path, .. } => {
-            bail!("the guard in {} has no receipt here: prove it as the user who installed it", path.display())
+            bail!(
+                "the guard in {} has no receipt here: prove it as the user who installed it, or install it again with `countersign guard {}`",
+                path.display(),
+                program.name()
+            )
         }
         GuardState::Absent => bail!("{0} is not guarded: run `countersign guard {0}`", program.name()),
         GuardState::Damaged { path, problem } => bail!("the guard in {} is damaged: {problem}", path.display()),
@@ -243,13 +247,9 @@ impl Attempt {
     }
 
     fn program_command(&self, prompt: &str) -> Command {
-        let mut command = Command::new(self.program.name());
         let (home, url) = (self.home(), self.model.url.as_str());
-        command.current_dir(self.folder.0.join("work")).env_clear();
-        for name in ["PATH", "LANG", "TERM"] {
-            command.envs(std::env::var_os(name).map(|value| (name, value)));
-        }
-        command.env("HOME", &home);
+        let mut command = command_at_home(self.program, &home);
+        command.current_dir(self.folder.0.join("work"));
         match self.program {
             GuardedProgram::Claude => {
                 command

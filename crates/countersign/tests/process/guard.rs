@@ -129,7 +129,8 @@ fn a_guard_that_does_not_hold_is_undone() {
 fn a_version_in_which_a_failed_hook_lets_calls_run_is_refused() {
     for (place, named) in [
         (Fixture::with_agent("2.1.294", true), "2.1.294 is older than 2.1.295"),
-        (Fixture::without_agent(), "is not known"),
+        (Fixture::without_agent(), "`claude` is not in PATH"),
+        (Fixture::with_agent("of today", true), "is not known: `claude --version` failed"),
     ] {
         let before = place.files();
         let refused = place.guard(&["claude", "--yes"]);
@@ -159,11 +160,90 @@ fn a_file_that_the_program_would_not_read_is_left_alone() {
 }
 
 #[test]
+fn a_refused_settings_file_is_reported_with_the_entries_for_it() {
+    let place = Fixture::with_agent("2.1.332", true);
+    let settings = place.home.join(".claude/settings.json");
+    let real = place.home.join("real.json");
+    fs::write(&settings, "{ // mine\n}").unwrap();
+    let refused = place.guard(&["claude", "--yes"]);
+    let has_entries = |text: &str| text.contains("\"PreToolUse\"") && text.contains("hook claude --data");
+    assert!(refused.code == Some(1) && refused.err.contains("add these entries"), "{refused:?}");
+    assert!(has_entries(&refused.err), "{refused:?}");
+    fs::rename(&settings, &real).unwrap();
+    fs::write(&real, "{}").unwrap();
+    std::os::unix::fs::symlink(&real, &settings).unwrap();
+    let refused = place.guard(&["claude", "--yes"]);
+    assert!(refused.code == Some(1) && refused.err.contains("real.json") && has_entries(&refused.err), "{refused:?}");
+    // As a person adds them.
+    let text = refused.err.split_once(":\n{").unwrap().1.rsplit_once('}').unwrap().0;
+    fs::write(&real, format!("{{{text}}}")).unwrap();
+    fs::remove_file(&settings).unwrap();
+    fs::rename(&real, &settings).unwrap();
+    assert_eq!(place.guard(&["status", "--json"]).json()["programs"][0]["state"], "guarded, without a receipt");
+    assert_eq!(place.run(&["unguard", "claude"]).code, Some(0));
+    assert_eq!(place.settings(), "{}");
+}
+
+#[test]
+fn a_guard_is_taken_away_though_its_hook_was_edited() {
+    let place = Fixture::with_agent("2.1.332", true);
+    let settings = place.home.join(".claude/settings.json");
+    let edit = || fs::write(&settings, place.settings().replace("600", "60")).unwrap();
+    let receipt = place.home.join(".local/state/countersign/guard/claude.json");
+    for is_receipt_lost in [false, true] {
+        assert_eq!(place.guard(&["claude", "--yes"]).code, Some(0));
+        edit();
+        if is_receipt_lost {
+            fs::remove_file(&receipt).unwrap();
+        }
+        let ended = place.run(&["unguard", "claude"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.out.contains("hooks.PreToolUse was edited since"), !is_receipt_lost, "{ended:?}");
+        let left: Value = serde_json::from_str(&place.settings()).unwrap();
+        assert_eq!((left, receipt.exists()), (json!({ "model": "opus" }), false));
+    }
+    // One without a receipt is replaced.
+    assert_eq!(place.guard(&["claude", "--yes"]).code, Some(0));
+    fs::remove_file(&receipt).unwrap();
+    edit();
+    let again = place.guard(&["claude", "--yes"]);
+    assert!(again.code == Some(0) && again.out.contains("replaces the entries of an earlier guard"), "{again:?}");
+    assert_eq!(place.settings().matches(" hook claude ").count(), 4, "{}", place.settings());
+    // A part in an unknown form stays, and so does the receipt.
+    fs::write(&settings, place.settings().replacen("\"command\": \"", "\"run\": \"", 1)).unwrap();
+    let left = place.run(&["unguard", "claude"]);
+    assert!(left.code == Some(1) && left.out.contains("still runs the hook") && receipt.exists(), "{left:?}");
+}
+
+#[test]
+fn programs_leave_nothing_in_the_home_folder_when_they_are_looked_at() {
+    let place = Fixture::without_agent();
+    for (name, version) in
+        [("claude", "2.1.332"), ("gemini", "0.61.0"), ("copilot", "1.0.102"), ("opencode", "1.18.33")]
+    {
+        let path = place.programs.join(name);
+        fs::write(
+            &path,
+            format!("#!/bin/sh\nmkdir -p \"$HOME/.cache\"\necho x > \"$HOME/.cache/{name}\"\necho {version}\n"),
+        )
+        .unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let before = place.files();
+    let status = place.guard(&["status", "--json"]).json();
+    assert_eq!(
+        (&status["programs"][0]["version"], &status["programs"][2]["version"]),
+        (&json!("2.1.332"), &json!("0.61.0"))
+    );
+    assert_eq!(place.files(), before);
+}
+
+#[test]
 fn programs_that_are_not_installed_are_guarded_only_if_that_needs_no_word_of_theirs() {
     let place = Fixture::without_agent();
     let before = place.files();
     let refused = place.guard(&["opencode", "--yes"]);
-    assert!(refused.code == Some(1) && refused.err.contains("the version of opencode is not known"), "{refused:?}");
+    assert!(refused.code == Some(1) && refused.err.contains("`opencode` is not in PATH"), "{refused:?}");
     // Codex computes the digest of a hook itself.
     let refused = place.guard(&["codex", "--yes", "--accept-open"]);
     assert!(refused.code == Some(1) && refused.err.to_lowercase().contains("codex"), "{refused:?}");

@@ -8,14 +8,17 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{GuardState, UndoOutcome, apply_guard, guard_state, plan_guard, undo_guard};
+use super::{GuardState, apply_guard, guard_state, plan_guard};
 use crate::{
     HookTrust,
     edit::tests::WRITTEN,
     error::GuardError,
+    json_syntax::JsonSyntax,
     places::GuardPlaces,
     program::{GuardScope, GuardedProgram},
     text_blocks::tests::WRITTEN as CONFIGS,
+    undo::{UndoOutcome, undo_guard},
+    undo_note::UndoNote,
 };
 
 const COMMAND: &str = "'/usr/bin/countersign' hook claude --data '/home/ana/.local/share/countersign'";
@@ -112,7 +115,7 @@ fn edits_of_the_user_after_the_guard_stay() {
     fs::write(&path, serde_json::to_string_pretty(&settings).unwrap()).unwrap();
     assert!(matches!(guard_state(GuardedProgram::Claude, &home.places).unwrap(), GuardState::Installed { .. }));
     let outcome = undo_guard(GuardedProgram::Claude, &home.places).unwrap();
-    assert_eq!(outcome, [UndoOutcome::Removed { path: path.clone(), gone: Vec::new() }]);
+    assert_eq!(outcome, [UndoOutcome::Removed { path: path.clone(), notes: Vec::new() }]);
     let left: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!(left, json!({"model": "opus", "theme": "dark"}));
     assert!(matches!(undo_guard(GuardedProgram::Claude, &home.places), Err(GuardError::NotInstalled { .. })));
@@ -287,7 +290,7 @@ fn trust_that_was_taken_back_is_damage_and_edits_after_the_guard_stay() {
     assert!(matches!(state, GuardState::Damaged { path, .. } if path == folder.join("config.toml")));
     fs::write(folder.join("config.toml"), format!("{config}[tui]\nanimations = false\n")).unwrap();
     let outcomes = undo_guard(GuardedProgram::Codex, &home.places).unwrap();
-    assert_eq!(outcomes[1], UndoOutcome::Removed { path: folder.join("config.toml"), gone: Vec::new() });
+    assert_eq!(outcomes[1], UndoOutcome::Removed { path: folder.join("config.toml"), notes: Vec::new() });
     let left = fs::read_to_string(folder.join("config.toml")).unwrap();
     assert_eq!(left, "model = \"x\"\n[tui]\nanimations = false\n");
     assert!(!folder.join("hooks.json").exists());
@@ -320,7 +323,7 @@ fn requirements_of_codex_are_managed_settings() {
 }
 
 /// Settings of opencode as people write them.
-const OPENCODE: [&str; 10] = [
+const OPENCODE: [&str; 12] = [
     "",
     "{}",
     "{\n}\n",
@@ -331,6 +334,8 @@ const OPENCODE: [&str; 10] = [
     "{\r\n  \"permission\": { \"edit\": \"deny\" }\r\n}\r\n",
     "{\"permission\":{\"*\":\"ask\"},\"plugin\":[\"x\"]}",
     "  { \"permission\" : { \"bash\" : { \"*\" : \"ask\" } } }  ",
+    "{ \"theme\": \"dark\", // mine\n  \"permission\": { \"edit\": \"allow\" },\n}\n",
+    "{\r\n\t\"plugin\": [\"./own.js\"],\r\n\t\"permission\": \"ask\"\r\n}",
 ];
 
 #[test]
@@ -344,8 +349,8 @@ fn the_plugin_of_opencode_and_its_settings_come_and_go_together() {
         let mut plan = plan_guard(GuardedProgram::Opencode, GuardScope::User, PLUGIN, &home.places).unwrap();
         plan.add_file(home.places.opencode_plugin(), "export {}\n".to_owned()).unwrap();
         apply_guard(&plan, &home.places).unwrap();
-        let written: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-        assert_eq!(written["permission"]["*"], json!("ask"), "{text}");
+        let written = JsonSyntax::Comments.parse_value(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert!(written["permission"] == "ask" || written["permission"]["*"] == "ask", "{text}");
         assert_eq!(written["plugin"].as_array().unwrap().last().unwrap(), PLUGIN);
         assert_eq!(fs::read_to_string(home.places.opencode_plugin()).unwrap(), "export {}\n");
         fs::write(home.places.opencode_plugin(), "export default 1\n").unwrap();
@@ -362,7 +367,7 @@ fn settings_of_opencode_that_would_undo_the_guard_are_refused() {
         ("opencode.json", "{\"permission\": \"allow\"}", "permission"),
         ("opencode.json", "{\"permission\": {\"*\": \"allow\"}}", "expected \"ask\""),
         ("opencode.json", "{\"plugin\": \"x\"}", "plugin"),
-        ("opencode.json", "{ // mine\n}", "not JSON"),
+        ("opencode.json", "{ 'mine': 1 }", "not JSON"),
         ("opencode.jsonc", "{}", "is read after"),
     ] {
         let home = Home::new();
@@ -411,5 +416,150 @@ fn a_guard_in_a_folder_that_the_program_no_longer_reads_is_damaged() {
     match guard_state(GuardedProgram::Claude, &moved).unwrap() {
         GuardState::Damaged { problem, .. } => assert!(problem.contains("elsewhere"), "{problem}"),
         state => panic!("{state:?}"),
+    }
+}
+
+/// Guards of all programs, and the command in each.
+const GUARDS: [(GuardedProgram, GuardScope); 8] = [
+    (GuardedProgram::Claude, GuardScope::User),
+    (GuardedProgram::Claude, GuardScope::Managed),
+    (GuardedProgram::Codex, GuardScope::User),
+    (GuardedProgram::Codex, GuardScope::Managed),
+    (GuardedProgram::Gemini, GuardScope::User),
+    (GuardedProgram::Copilot, GuardScope::User),
+    (GuardedProgram::Opencode, GuardScope::User),
+    (GuardedProgram::Opencode, GuardScope::Managed),
+];
+
+impl Home {
+    /// Installs a guard with all its files, and returns the path of the settings.
+    fn install(&self, program: GuardedProgram, scope: GuardScope) -> PathBuf {
+        let command = match program {
+            GuardedProgram::Opencode => self.places.opencode_plugin().to_str().unwrap().to_owned(),
+            _ => COMMAND.replace("claude", program.name()),
+        };
+        let mut plan = plan_guard(program, scope, &command, &self.places).unwrap();
+        match (program, scope) {
+            (GuardedProgram::Codex, GuardScope::User) => {
+                plan.add_trust(&trust_in(&self.places.codex_folder().join("hooks.json")), &self.places).unwrap();
+            }
+            (GuardedProgram::Opencode, GuardScope::User) => {
+                plan.add_file(self.places.opencode_plugin(), "export {}\n".to_owned()).unwrap();
+            }
+            _ => {}
+        }
+        apply_guard(&plan, &self.places).unwrap();
+        plan.settings().path().clone()
+    }
+
+    /// Returns the text of every file.
+    fn text(&self) -> String {
+        let files = self.snapshot().into_values().filter_map(|(_, content)| content);
+        files.map(|content| String::from_utf8(content).unwrap()).collect()
+    }
+
+    fn lose_receipts(&self) {
+        for program in GuardedProgram::ALL {
+            let _ = fs::remove_file(self.places.receipts().join(format!("{}.json", program.name())));
+        }
+    }
+}
+
+/// Edits that a person may make to an installed guard, as texts in its files.
+const EDITS: [(&str, &str); 9] = [
+    ("600", "60"),
+    ("\"*\"", "\"Bash\""),
+    ("matcher", "note"),
+    ("--data '/home/ana/.local/share/countersign'", "--data /other"),
+    (" || exit 2", ""),
+    ("\"onFailure\": \"block\"", "\"onFailure\": \"allow\""),
+    ("PreToolUse", "Stop"),
+    ("sha256:11", "sha256:12"),
+    ("export {}", "export default 1"),
+];
+
+#[test]
+fn a_guard_is_taken_away_whatever_was_edited_in_it() {
+    for (program, scope) in GUARDS {
+        for (index, first) in EDITS.iter().enumerate() {
+            for second in &EDITS[index..] {
+                for is_receipt_lost in [false, true] {
+                    let case = format!("{program:?} {scope:?} {first:?} {second:?} {is_receipt_lost}");
+                    let home = Home::new();
+                    let path = home.install(program, scope);
+                    let files: Vec<PathBuf> = home.snapshot().into_keys().filter(|path| path.is_file()).collect();
+                    for file in files
+                        .iter()
+                        .filter(|file| !file.ends_with(format!("{}.json", program.name())) || **file == path)
+                    {
+                        let text = fs::read_to_string(file).unwrap();
+                        fs::write(file, text.replace(first.0, first.1).replace(second.0, second.1)).unwrap();
+                    }
+                    if is_receipt_lost {
+                        home.lose_receipts();
+                    }
+                    let outcomes = undo_guard(program, &home.places);
+                    // A rule alone names nobody.
+                    if is_receipt_lost && (program, scope) == (GuardedProgram::Opencode, GuardScope::Managed) {
+                        assert!(matches!(outcomes, Err(GuardError::Settings { .. } | GuardError::NotInstalled { .. })));
+                        continue;
+                    }
+                    let outcomes = outcomes.unwrap_or_else(|error| panic!("{case}: {error}"));
+                    assert!(!outcomes.iter().any(UndoOutcome::is_incomplete), "{case}: {outcomes:?}");
+                    let left = home.text();
+                    assert!(!left.contains("countersign") && !left.contains("trusted_hash"), "{case}: {left}");
+                    assert_eq!(guard_state(program, &home.places).unwrap(), GuardState::Absent, "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn edits_of_the_guard_itself_are_named() {
+    let home = Home::new();
+    let path = home.write("{\n  \"model\": \"opus\"\n}\n");
+    home.guard(GuardedProgram::Claude).unwrap();
+    let edited = fs::read_to_string(&path).unwrap().replacen("600", "60", 1);
+    fs::write(&path, edited).unwrap();
+    let outcomes = undo_guard(GuardedProgram::Claude, &home.places).unwrap();
+    let notes = vec![UndoNote::Edited("hooks.PreToolUse".to_owned())];
+    assert_eq!(outcomes, [UndoOutcome::Removed { path: path.clone(), notes }]);
+    let left: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(left, json!({"model": "opus"}));
+}
+
+#[test]
+fn a_part_that_cannot_be_removed_keeps_the_receipt() {
+    let home = Home::new();
+    home.guard(GuardedProgram::Claude).unwrap();
+    let path = home.settings();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"command\": ", "\"run\": ", 1)).unwrap();
+    let outcomes = undo_guard(GuardedProgram::Claude, &home.places).unwrap();
+    assert!(outcomes[0].is_incomplete(), "{outcomes:?}");
+    assert!(matches!(guard_state(GuardedProgram::Claude, &home.places).unwrap(), GuardState::Damaged { .. }));
+    fs::write(&path, "{}").unwrap();
+    assert!(!undo_guard(GuardedProgram::Claude, &home.places).unwrap()[0].is_incomplete());
+    assert_eq!(guard_state(GuardedProgram::Claude, &home.places).unwrap(), GuardState::Absent);
+}
+
+#[test]
+fn a_guard_whose_receipt_is_lost_is_replaced() {
+    for (program, scope) in GUARDS {
+        let home = Home::new();
+        let path = home.install(program, scope);
+        let first = fs::read_to_string(&path).unwrap();
+        home.lose_receipts();
+        let edited = first.replacen("600", "60", 1);
+        fs::write(&path, edited).unwrap();
+        assert_eq!(home.install(program, scope), path);
+        assert_eq!(fs::read_to_string(&path).unwrap(), first, "{program:?} {scope:?}");
+        let outcomes = undo_guard(program, &home.places).unwrap();
+        assert!(is_restored(&outcomes), "{program:?} {scope:?}: {outcomes:?}");
+        assert!(!home.text().contains("hook ") && !home.text().contains("trusted_hash"), "{}", home.text());
+        if (program, scope) != (GuardedProgram::Opencode, GuardScope::Managed) {
+            assert_eq!(guard_state(program, &home.places).unwrap(), GuardState::Absent);
+        }
     }
 }
