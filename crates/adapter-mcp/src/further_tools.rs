@@ -33,6 +33,11 @@ pub trait FurtherTools: Send + Sync {
         Ok(())
     }
 
+    /// Returns why a tool that is not among them is missing, for the model. `None` if it is not known.
+    fn missing_reason(&self, _tool: &str) -> Option<String> {
+        None
+    }
+
     /// Returns a number that changes with the tools.
     fn changed(&self) -> watch::Receiver<u64>;
 }

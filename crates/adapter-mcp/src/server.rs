@@ -193,7 +193,9 @@ impl ServerHandler for McpServer {
                     checked.and_then(|()| requests::build_further_request(tool, secrets, requester, arguments));
                 (AnswerForm::Result, request)
             } else {
-                return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
+                let reason = self.adapter.further.as_ref().and_then(|all| all.missing_reason(&name));
+                let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                return Err(ErrorData::invalid_params(format!("Unknown tool: {name}{reason}"), None));
             };
             Box::pin(self.run_call(form, request, OutcomeSharing::All, &origin, context)).await?
         };

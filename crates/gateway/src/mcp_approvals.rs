@@ -34,6 +34,12 @@ pub(crate) async fn request_approvals(
     tools: &McpTools,
     approval_timeout: Duration,
 ) -> Result<(), OwnerError> {
+    for server in tools.unapproved_servers() {
+        tracing::warn!(
+            server = &*server,
+            "an MCP server waits for its approval, and its tools are not offered: run `countersign mcp-servers approve {server}`"
+        );
+    }
     let requests = handle.source(InboxLane::Request);
     mcp_client::request_approvals(&requests, &requester(tools, approval_timeout), tools.approvals()).await
 }

@@ -138,6 +138,21 @@ impl McpTools {
         self.offered.lock().by_name.keys().cloned().collect()
     }
 
+    /// Returns the servers that are enabled and not approved as they are defined.
+    pub(crate) fn unapproved_servers(&self) -> Vec<String> {
+        let offered = self.offered.lock();
+        let names = self.servers().definitions().map(|definition| &definition.name);
+        names.filter(|name| !offered.servers.contains(*name)).cloned().collect()
+    }
+
+    /// Returns the reason that a tool is unknown: its server is not approved. `None` if it is a tool of no server.
+    pub(crate) fn missing_approval(&self, tool: &str) -> Option<String> {
+        let is_of =
+            |server: &String| tool.strip_prefix(&format!("mcp__{server}__")).is_some_and(|rest| !rest.is_empty());
+        let server = self.unapproved_servers().into_iter().find(is_of)?;
+        Some(format!("MCP server {server} is not approved: run `countersign mcp-servers approve {server}`"))
+    }
+
     /// Reads the approvals again. If they cannot be read, no tool of a server is offered. Calls that wait for a server which is not
     /// approved any more are refused. Blocks the thread while the file is read.
     pub fn reload(&self) {
@@ -337,6 +352,10 @@ impl FurtherTools for McpTools {
         let Some(tool) = self.offered.lock().by_name.get(tool).cloned() else { return Ok(()) };
         let checked = tool.check_arguments(&Value::Object(arguments.clone()));
         checked.map(drop).map_err(|refused| refused.to_string())
+    }
+
+    fn missing_reason(&self, tool: &str) -> Option<String> {
+        self.missing_approval(tool)
     }
 
     fn changed(&self) -> watch::Receiver<u64> {

@@ -112,7 +112,9 @@ impl RunEnvironment for GatewayEnvironment {
                 return ServiceOutcome::Done(String::new());
             }
             let Some((service, call)) = self.calls.get(&*content.tool) else {
-                return ServiceOutcome::NotBegun(format!("Unknown tool: {}", content.tool));
+                let reason = self.mcp.missing_approval(&content.tool);
+                let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                return ServiceOutcome::NotBegun(format!("Unknown tool: {}{reason}", content.tool));
             };
             match self.services.run(service, call, &content.arguments, cancel).await {
                 ServiceCallOutcome::Done(value) => ServiceOutcome::Done(value.to_string()),

@@ -80,6 +80,10 @@ impl FurtherTools for OneTool {
         vec![FurtherTool { name, description: String::new(), schema: Map::new(), service: "mcp:desk".into() }]
     }
 
+    fn missing_reason(&self, tool: &str) -> Option<String> {
+        tool.starts_with("mcp__desk__").then(|| "MCP server desk is not approved".to_owned())
+    }
+
     fn changed(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }
@@ -242,6 +246,18 @@ async fn a_change_of_tools_is_notified_in_both_generations() {
     old.send(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" })).await;
     let listed = old.next().await;
     assert_eq!(listed["result"]["tools"].as_array().unwrap().last().unwrap()["name"], "mcp__desk__v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_tool_is_refused_with_the_reason_that_it_is_missing() {
+    let fixture = Fixture::open().await;
+    let mut host = fixture.connect_initialized().await;
+    for (id, name, reason) in [(1, "mcp__desk__v9", ": MCP server desk is not approved"), (2, "mcp__dsk__v9", "")] {
+        host.send(json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name } })).await;
+        let want = json!({ "code": -32602, "message": format!("Unknown tool: {name}{reason}") });
+        assert_eq!(host.next().await["error"], want);
+    }
+    assert!(fixture.pending_gates().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,6 +97,10 @@ fn a_server_is_started_once_its_gate_is_allowed_and_not_before() {
     assert!(shown.contains("command: python3") && shown.contains("files_server.py"), "{shown}");
     let home = fixture.place.folder.join("data/mcp/files");
     assert!(!home.exists() && offered(&mut connect(&gateway)).is_empty());
+    gateway.wait_for_log("run `countersign mcp-servers approve files`");
+    let missing = connect(&gateway).call_tool("1", READ, json!({ "path": "list.txt" })).to_string();
+    let hint = "MCP server files is not approved: run `countersign mcp-servers approve files`";
+    assert!(missing.contains(&format!("Unknown tool: {READ}: {hint}")), "{missing}");
     gateway.kill();
 
     // The gate stays the only one.
