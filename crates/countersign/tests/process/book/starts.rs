@@ -74,7 +74,7 @@ fn an_mcp_server_is_put_behind_rules_as_the_page_says() {
             Some(asks) if asks.starts_with("countersign request") => {
                 format!("{asks} > told & AGENT=$!\n{}", WAITS.replace(" --config config.yaml", ""))
             }
-            _ => body.replace("cat share/list.txt", "wait $AGENT\ncat share/list.txt"),
+            _ => body,
         }
     };
     let (guide, followed) = guide.follow(&ours, "");
