@@ -8,6 +8,7 @@ mod agents_file;
 mod approvals;
 pub mod cases;
 mod config_field;
+mod config_file;
 pub mod credential_names;
 mod diagnostics;
 mod exposure;
@@ -44,6 +45,7 @@ mod tests;
 
 pub use agents_file::{AgentChange, AgentsError, ListedAgent, TokenSource, change_agents, list_agents, new_token};
 pub use cases::{DEFAULT_AGENT, PolicyCase};
+pub use config_file::{check_sections, find_config};
 pub use diagnostics::LiteralCredential;
 pub use exposure::{ExposureKind, FileFinding};
 pub use gateway_paths::{GatewayPaths, MAIN, SKILLS, shared_skills};

@@ -65,8 +65,8 @@ pub(crate) struct PolicySelection<'a> {
 }
 
 impl PolicyFiles {
-    /// Returns the rules, else those next to the configuration, else those of this folder; the configuration, else the one next to the
-    /// rules if there is one. For a stdio adapter the rules, else those of its agent directory; it has no configuration.
+    /// Returns the rules, else those next to the configuration, else those of this folder; the configuration, else the one that `serve`
+    /// would read in the folder of the rules. For a stdio adapter the rules, else those of its agent directory; it has no configuration.
     pub(crate) fn new(named: &PolicySelection<'_>, usual: Option<PathBuf>) -> anyhow::Result<Self> {
         let environment = ProcessEnvironment::of_process();
         let cwd = std::env::current_dir().context("the working folder is unknown")?;
@@ -93,12 +93,10 @@ impl PolicyFiles {
             return Ok(Self { rules, config: None, is_named, adapter });
         }
         let config = named.config.map(Path::to_owned).or(usual);
-        let beside = |path: &Path, name: &str| path.parent().unwrap_or_else(|| Path::new("")).join(name);
-        let rules = rules.unwrap_or_else(|| {
-            config.as_deref().map_or_else(|| "permissions.yaml".into(), |config| beside(config, "permissions.yaml"))
-        });
-        let config =
-            config.or_else(|| Some(beside(&rules, "config.yaml")).filter(|usual| usual.symlink_metadata().is_ok()));
+        let folder_of = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
+        let rules =
+            rules.unwrap_or_else(|| config.as_deref().map(folder_of).unwrap_or_default().join("permissions.yaml"));
+        let config = config.or_else(|| config::find_config(&folder_of(&rules)));
         Ok(Self { rules, config, is_named, adapter })
     }
 

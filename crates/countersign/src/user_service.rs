@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use countersign_config::find_config;
 use countersign_files::replace::{FileAccess, replace_file};
 use countersign_guard::GuardPlaces;
 use countersign_view::{LineMode, escape};
@@ -154,12 +155,12 @@ fn serve_words(places: &GuardPlaces, data: &Path, config: Option<&Path>) -> anyh
         Ok(unit_quote(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?))
     };
     let mut words = vec![text(&binary)?, "serve".to_owned()];
-    let own = |name: &str| Some(places.config_folder().join("countersign").join(name)).filter(|path| path.is_file());
-    let config: Option<PathBuf> = config.map(Path::to_owned).or_else(|| own("config.yaml"));
-    match config {
+    let own = places.config_folder().join("countersign");
+    match config.map(Path::to_owned).or_else(|| find_config(&own)) {
         Some(config) => words.extend(["--config".to_owned(), text(&config)?]),
         None => {
-            if let Some(rules) = own("permissions.yaml") {
+            let rules = own.join("permissions.yaml");
+            if rules.is_file() {
                 words.extend(["--permissions".to_owned(), text(&rules)?]);
             }
         }
@@ -230,7 +231,23 @@ fn unit_problem(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_ours, unit_quote, unit_text};
+    use countersign_guard::GuardPlaces;
+
+    use super::{is_ours, serve_words, unit_quote, unit_text};
+
+    #[test]
+    fn a_unit_names_the_configuration_under_either_name() {
+        for name in ["config.yaml", "config.yml"] {
+            let home = tempfile::tempdir().unwrap();
+            let folder = home.path().join(".config/countersign");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(name), "").unwrap();
+            let variable = |known: &str| (known == "HOME").then(|| home.path().to_str().unwrap().to_owned());
+            let places = GuardPlaces::from_environment(variable).unwrap();
+            let words = serve_words(&places, std::path::Path::new("/data"), None).unwrap();
+            assert!(words.contains(&format!("--config \"{}\"", folder.join(name).display())), "{words}");
+        }
+    }
 
     #[test]
     fn words_of_a_unit_are_quoted_for_systemd() {

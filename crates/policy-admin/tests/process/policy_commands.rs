@@ -39,6 +39,18 @@ fn sound_rules_pass_without_a_gateway_or_its_secrets() {
 }
 
 #[test]
+fn the_configuration_is_found_under_either_name() {
+    let place = place(GOOD);
+    std::fs::rename(place.folder.join("config.yaml"), place.folder.join("config.yml")).unwrap();
+    let checked = policy(&place, &["check", "--json"]);
+    assert_eq!((checked.code, &checked.json()["config"]), (Some(0), &json!("config.yml")), "{checked:?}");
+    let tested = policy(&place, &["test", "--json"]);
+    assert_eq!((tested.code, &tested.json()["config"]), (Some(0), &json!("config.yml")), "{tested:?}");
+    let explained = policy(&place, &["explain", "turn", "thing=lamp"]);
+    assert!(explained.out.contains("(with the agents and tools of config.yml)"), "{explained:?}");
+}
+
+#[test]
 fn errors_in_rules_are_those_of_serve() {
     for (rules, line, key, message) in [
         (
