@@ -146,10 +146,11 @@ pub(crate) fn print_tail(
         (true, false) => Some("no entry of the record matches the filters"),
     };
     let mut output = BufWriter::new(std::io::stdout().lock());
-    let when = TimestampStyle::for_entries(newest.iter().map(|(stored, ..)| stored));
     for (stored, about, text) in newest {
         match form {
-            OutputFormat::Text => writeln!(output, "{}", format_entry(&stored, &text, when, about.outcome, paint))?,
+            OutputFormat::Text => {
+                writeln!(output, "{}", format_entry(&stored, &text, TimestampStyle::Date, about.outcome, paint))?
+            }
             OutputFormat::Json => writeln!(output, "{}", entry_json(&stored, &about, &text))?,
         }
     }
@@ -161,21 +162,13 @@ pub(crate) fn print_tail(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Precision of a shown time.
+/// Form of a shown time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimestampStyle {
-    /// All of it is of today.
+    /// The time of day alone, for a demonstration that takes a minute.
     Time,
-    Day,
-}
-
-impl TimestampStyle {
-    /// Returns the style that tells the times of `entries` apart from those of other days.
-    pub(crate) fn for_entries<'a>(entries: impl IntoIterator<Item = &'a StoredRecord>) -> Self {
-        let day = |at| format_iso(at).get(..10).map(str::to_owned);
-        let today = day(countersign_runtime::Clock::system().now());
-        if entries.into_iter().all(|stored| day(stored.at) == today) { Self::Time } else { Self::Day }
-    }
+    /// Date, time and zone, as in every other listing.
+    Date,
 }
 
 /// Returns one entry as a line: position, time in UTC, kind, and event. A very long one is cut on a terminal.
@@ -186,12 +179,11 @@ pub(crate) fn format_entry(
     outcome: Option<RecordOutcome>,
     paint: ColourMode,
 ) -> String {
-    let time = format_iso(stored.at).replace('T', " ");
-    let from = match when {
-        TimestampStyle::Time => 11,
-        TimestampStyle::Day => 0,
+    let time = format_iso(stored.at);
+    let time = match when {
+        TimestampStyle::Time => time.get(11..23).unwrap_or(&time),
+        TimestampStyle::Date => &time,
     };
-    let time = time.get(from..23).unwrap_or(&time);
     let head = format!("{:>6}  {time}  {:<7}  ", stored.lsn.0, stored.kind);
     match paint {
         ColourMode::Plain => format!("{head}{text}"),
@@ -345,10 +337,27 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::{digest::Digest, id::Lsn};
-    use countersign_store::LogHead;
+    use countersign_core::{digest::Digest, id::Lsn, time::Millis};
+    use countersign_store::{LogHead, StoredRecord};
 
-    use super::parse_head;
+    use super::{ColourMode, TimestampStyle, format_entry, parse_head};
+
+    #[test]
+    fn an_entry_has_its_date_and_the_zone() {
+        let stored = StoredRecord {
+            lsn: Lsn(7),
+            at: Millis(1_770_091_506_789),
+            session: None,
+            key: None,
+            kind: "policy".into(),
+            version: 1,
+            facts: "{}".into(),
+            content_digest: None,
+            chain: Digest::hash_bytes(b"x"),
+        };
+        let line = format_entry(&stored, "text", TimestampStyle::Date, None, ColourMode::Plain);
+        assert_eq!(line, "     7  2026-02-03T04:05:06.789Z  policy   text");
+    }
 
     #[test]
     fn a_head_reads_back_as_it_is_printed() {

@@ -224,7 +224,7 @@ pub(crate) fn print_session(
     if row["waits_for_host"] == true {
         writeln!(out, "  The session is paused until its host opens it again.\n")?;
     }
-    let when = TimestampStyle::for_entries(entries.iter().map(|(stored, ..)| stored));
+    let when = TimestampStyle::Date;
     for (stored, about, text) in &entries {
         writeln!(out, "{}", format_entry(stored, text, when, about.outcome, paint))?;
     }
