@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use countersign_gateway::control::{AcpOptions, FILE, Request};
 
-use crate::{serve, socket_pipe};
+use crate::{data_dir::DataDir, serve, socket_pipe};
 
 /// Longest wait for a gateway that another window of the editor starts at the same moment.
 const STARTING: Duration = Duration::from_secs(20);
@@ -26,7 +26,7 @@ const LEFT: &str = "its sessions stay in the record; start the agent in the edit
 /// Place in which sessions of the editor work.
 pub(crate) enum AgentPlace {
     /// The gateway with this data directory.
-    Gateway(PathBuf),
+    Gateway(DataDir),
     /// The user's gateway, if it runs; otherwise one for editors, with the models and rules of an agent directory.
     AgentDir {
         /// The agent directory; absent for that of omp.
@@ -39,9 +39,10 @@ pub(crate) enum AgentPlace {
 /// Serves the editor until it has gone.
 pub(crate) fn run(place: AgentPlace, options: AcpOptions) -> anyhow::Result<ExitCode> {
     let (folder, gateway) = match place {
-        AgentPlace::Gateway(folder) => {
-            let stream = socket_pipe::connect(&folder)?.ok_or_else(|| socket_pipe::no_gateway(&folder))?;
-            return socket_pipe::run(&stream, &Request::Acp(Box::new(options)), &folder, LEFT);
+        AgentPlace::Gateway(place) => {
+            let stream = socket_pipe::connect(&place.folder)?;
+            let stream = stream.with_context(|| place.no_gateway_text())?;
+            return socket_pipe::run(&stream, &Request::Acp(Box::new(options)), &place.folder, LEFT);
         }
         AgentPlace::AgentDir { folder, gateway } => (folder, gateway),
     };

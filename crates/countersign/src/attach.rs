@@ -26,7 +26,7 @@ use countersign_gateway::control::{FILE, Request};
 pub(crate) use pending::UnansweredRequest as Unanswered;
 use pending::UnansweredRequests;
 
-use crate::exit::fail_with;
+use crate::{data_dir::absolute_text, exit::fail_with};
 
 /// Time for the gateway's last frames once the host has gone.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -45,7 +45,9 @@ pub(crate) enum AttachError {
 impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoGateway(folder) => write!(f, "no gateway runs with the data directory {}", folder.display()),
+            Self::NoGateway(folder) => {
+                write!(f, "no gateway runs with the data directory {}", absolute_text(folder))
+            }
             Self::Refused(problem) => f.write_str(problem),
         }
     }

@@ -69,7 +69,7 @@ impl fmt::Display for MissingRecord {
             Self::NoFile(path) => write!(
                 f,
                 "{} does not exist: start `countersign serve`, or select another record with --config, --data or --log",
-                path.display()
+                crate::data_dir::absolute_text(path)
             ),
         }
     }

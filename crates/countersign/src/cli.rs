@@ -394,17 +394,17 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Mcp { standalone, at } => {
             let at = at.merge_globals(before);
-            let folder = at.data_dir()?.folder;
+            let place = at.data_dir()?;
             match standalone {
-                true => crate::mcp::run_standalone(&folder, at.config_path(), at.data),
-                false => crate::mcp::run(&folder),
+                true => crate::mcp::run_standalone(&place.folder, at.config_path(), at.data),
+                false => crate::mcp::run(place),
             }
         }
         Command::Acp(acp) => acp.run(before),
         Command::Codex(codex) => codex.run(before),
         Command::Hook { program, wait, at } => {
             let options = crate::hook::HookOptions { program, wait };
-            Ok(crate::hook::run(options, || Ok(at.merge_globals(before).named_data_dir()?.folder)))
+            Ok(crate::hook::run(options, || at.merge_globals(before).named_data_dir()))
         }
         Command::Guard { what, service, at } => {
             let at = at.merge_globals(before);
@@ -413,7 +413,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         Command::Unguard { program, .. } => guard::unguard(program),
         Command::Opencode { options, at } => {
             let at = at.merge_globals(before);
-            crate::opencode::run(options, at.data_dir()?.folder)
+            crate::opencode::run(options, at.data_dir()?)
         }
         Command::Policy(what) => policy::run(what, before),
         Command::Completions { shell } => {

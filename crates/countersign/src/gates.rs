@@ -54,13 +54,13 @@ pub(crate) fn run_gates_action(place: &DataDir, what: GatesAction, form: OutputF
     let local = ControlClient::connect(&place.folder);
     match (what, local) {
         (GatesAction::List, Some(mut local)) => print_gates(&parse_rows(local.send_request(&Request::Gates)?)?, form),
-        (GatesAction::List, None) => print_gates(&gate_row::pending_rows(&recorded_engine(&place.log)?), form),
+        (GatesAction::List, None) => print_gates(&gate_row::pending_rows(&recorded_engine(place)?), form),
         (GatesAction::Show { id }, Some(mut local)) => {
             print_gate(place, &serde_json::from_value(local.send_request(&Request::Gate { id })?)?, form)
         }
         (GatesAction::Show { id }, None) => print_gate(
             place,
-            &decisions::find_pending(&recorded_engine(&place.log)?, &id).map_err(anyhow::Error::msg)?,
+            &decisions::find_pending(&recorded_engine(place)?, &id).map_err(anyhow::Error::msg)?,
             form,
         ),
         (GatesAction::Allow { id, scope, rule, lasts }, Some(mut local)) => {
@@ -84,7 +84,7 @@ pub(crate) fn run_gates_action(place: &DataDir, what: GatesAction, form: OutputF
         (
             GatesAction::Allow { .. } | GatesAction::Deny { .. } | GatesAction::Answer { .. } | GatesAction::Watch,
             None,
-        ) => not_running(&place.folder),
+        ) => not_running(place),
     }
 }
 
@@ -94,15 +94,15 @@ pub(crate) fn run_grants_action(place: &DataDir, what: GrantsAction, form: Outpu
         (GrantsAction::List, Some(mut local)) => print_grants(&local.send_request(&Request::Grants)?, form),
         (GrantsAction::List, None) => {
             let recorded =
-                recorded_engine(&place.log).map_err(|error| anyhow::anyhow!("{}; {OF_HOSTS}", chain_text(&error)))?;
+                recorded_engine(place).map_err(|error| anyhow::anyhow!("{}; {OF_HOSTS}", chain_text(&error)))?;
             print_grants(&decisions::grants_json(recorded.state().policy().grants()), form)
         }
         (GrantsAction::Denials, Some(mut local)) => print_denials(&local.send_request(&Request::Denials)?, form),
-        (GrantsAction::Denials, None) => print_denials(&recorded_denials(&place.log)?, form),
+        (GrantsAction::Denials, None) => print_denials(&recorded_denials(place)?, form),
         (GrantsAction::Revoke { id }, Some(mut local)) => {
             print_result(local.send_request(&Request::Revoke { id })?, "revoked", form)
         }
-        (GrantsAction::Revoke { .. }, None) => not_running(&place.folder),
+        (GrantsAction::Revoke { .. }, None) => not_running(place),
     }
 }
 
@@ -123,38 +123,29 @@ fn ensure_accessible(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn not_running(folder: &Path) -> anyhow::Result<ExitCode> {
-    ensure_accessible(folder)?;
-    Err(explain_no_gateway(folder))
-}
-
-/// Explains that no gateway runs with a data directory, and what to do.
-fn explain_no_gateway(folder: &Path) -> anyhow::Error {
-    let absent = if folder.exists() { "" } else { ", which does not exist" };
-    anyhow::anyhow!(
-        "no gateway runs with the data directory {}{absent}: start `countersign serve`, or select a gateway with --config or --data",
-        folder.display()
-    )
+fn not_running(place: &DataDir) -> anyhow::Result<ExitCode> {
+    ensure_accessible(&place.folder)?;
+    bail!(place.no_gateway_text())
 }
 
 /// Opens the record of a gateway that does not run.
-fn open_recorded(log: &Path) -> anyhow::Result<AnyLog> {
-    ensure_accessible(log.parent().unwrap_or_else(|| Path::new("")))?;
-    if let Some(folder) = log.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
-        return Err(explain_no_gateway(folder));
+fn open_recorded(place: &DataDir) -> anyhow::Result<AnyLog> {
+    ensure_accessible(&place.folder)?;
+    if !place.folder.exists() {
+        bail!(place.no_gateway_text());
     }
-    audit::open_record(log).context("no gateway runs, and its record cannot be read")
+    audit::open_record(&place.log).with_context(|| format!("{}, and its record cannot be read", place.no_gateway()))
 }
 
 /// Returns the engine state from the record of a gateway that does not run.
-fn recorded_engine(log: &Path) -> anyhow::Result<Engine> {
-    block_on(async { inspect_log(&open_recorded(log)?).await })
+fn recorded_engine(place: &DataDir) -> anyhow::Result<Engine> {
+    block_on(async { inspect_log(&open_recorded(place)?).await })
 }
 
 /// Returns the denials that bind by the record of a gateway that does not run.
-fn recorded_denials(log: &Path) -> anyhow::Result<Value> {
+fn recorded_denials(place: &DataDir) -> anyhow::Result<Value> {
     block_on(async {
-        let log = open_recorded(log)?;
+        let log = open_recorded(place)?;
         let engine = inspect_log(&log).await?;
         let (state, constraints) = (engine.state(), engine.state().policy().constraints());
         let gates = constraints.iter().filter_map(|one| state.gate(one.gate?));

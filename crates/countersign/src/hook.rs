@@ -6,7 +6,6 @@
 use std::{
     io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -16,6 +15,8 @@ use anyhow::{Context as _, bail};
 use countersign_gateway::control::{ControlReply, FILE, HookReply, HookRequest, Request};
 use nix::sys::stat::{fstat, stat};
 use serde_json::Value;
+
+use crate::data_dir::DataDir;
 
 /// Largest input, in bytes.
 const LARGEST_INPUT: u64 = 16 << 20;
@@ -57,7 +58,7 @@ pub(crate) struct HookOptions {
 }
 
 /// Answers one hook. Whatever fails blocks the call.
-pub(crate) fn run(options: HookOptions, folder: impl FnOnce() -> anyhow::Result<PathBuf>) -> ExitCode {
+pub(crate) fn run(options: HookOptions, place: impl FnOnce() -> anyhow::Result<DataDir>) -> ExitCode {
     // The default end of a panic is no code at which programs block.
     std::panic::set_hook(Box::new(|panic| {
         print_notice(&format!("the hook failed, so the call is blocked: {panic}"));
@@ -69,7 +70,7 @@ pub(crate) fn run(options: HookOptions, folder: impl FnOnce() -> anyhow::Result<
         print_notice("no answer in time, so the call is blocked: try the same call again");
         std::process::exit(i32::from(BLOCKED));
     });
-    match folder().and_then(|folder| ask_gateway(&options, &folder.join(FILE))).and_then(|reply| write_reply(&reply)) {
+    match place().and_then(|place| ask_gateway(&options, &place)).and_then(|reply| write_reply(&reply)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let problem = crate::error_text::chain_text(&error);
@@ -84,13 +85,7 @@ pub(crate) fn run(options: HookOptions, folder: impl FnOnce() -> anyhow::Result<
     }
 }
 
-/// Returns the text for a gateway that does not run, with the command that starts it.
-pub(crate) fn no_gateway_text(folder: &Path) -> String {
-    let start = crate::user_service::start_command(folder);
-    format!("no gateway runs with the data directory {}: start one with `{start}`", folder.display())
-}
-
-fn ask_gateway(options: &HookOptions, socket: &Path) -> anyhow::Result<HookReply> {
+fn ask_gateway(options: &HookOptions, place: &DataDir) -> anyhow::Result<HookReply> {
     let mut input = String::new();
     let read = std::io::stdin().lock().take(LARGEST_INPUT + 1).read_to_string(&mut input);
     read.context("cannot read the input of the hook")?;
@@ -101,10 +96,8 @@ fn ask_gateway(options: &HookOptions, socket: &Path) -> anyhow::Result<HookReply
     if std::env::var_os(PROOF_VARIABLE).is_some_and(|proof| proof == NO_GATEWAY) {
         bail!("{PROOF_VARIABLE} is set, so no gateway is asked");
     }
-    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            anyhow::anyhow!(no_gateway_text(socket.parent().unwrap_or(socket)))
-        }
+    let mut stream = UnixStream::connect(place.folder.join(FILE)).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow::anyhow!(place.no_gateway_text()),
         _ => anyhow::Error::from(error).context("cannot connect to the gateway"),
     })?;
     let is_headless = std::env::var_os(ATTENDED).is_some_and(|attended| attended == "0");

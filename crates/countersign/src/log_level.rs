@@ -11,8 +11,8 @@ use crate::{audit::OutputFormat, control_client::ControlClient, data_dir::DataDi
 pub(crate) fn run(place: &DataDir, requested: Option<String>, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let Some(mut local) = ControlClient::connect(&place.folder) else {
         bail!(
-            "no gateway runs with the data directory {}: select it with --config or --data; for the next start set `log.level`, or COUNTERSIGN_LOG in its environment",
-            place.folder.display()
+            "{}: select another with --config or --data; for the next start set `log.level`, or COUNTERSIGN_LOG in its environment",
+            place.no_gateway()
         );
     };
     let response = local.send_request(&Request::LogLevel { level: requested })?;

@@ -24,13 +24,15 @@ use countersign_gateway::{
 
 use self::relay::{ConnectProblem, GatewayConnection, GatewayConnector};
 use crate::{
+    data_dir::DataDir,
     exit::fail_with,
     serve,
     socket_pipe::{self, CHUNK, FAREWELL, OpenFault, open_connection},
 };
 
-/// Connects the host to the gateway whose data directory is `folder`.
-pub(crate) fn run(folder: &Path) -> anyhow::Result<ExitCode> {
+/// Connects the host to the gateway with this data directory.
+pub(crate) fn run(place: DataDir) -> anyhow::Result<ExitCode> {
+    let folder = &place.folder;
     if let Some(started_by) = std::env::var_os(STARTED_BY)
         && is_same(folder, Path::new(&started_by))
     {
@@ -39,7 +41,7 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<ExitCode> {
             folder.display()
         );
     }
-    let mut connector = SocketConnector { folder: folder.to_owned() };
+    let mut connector = SocketConnector { place };
     let first = connector.connect().map_err(|problem| anyhow::anyhow!(problem.into_text()))?;
     let host = BufReader::with_capacity(CHUNK, io::stdin());
     let ended = relay::run(connector, first, host, io::stdout(), |gateway: Option<UnixStream>| {
@@ -58,7 +60,7 @@ pub(crate) fn run(folder: &Path) -> anyhow::Result<ExitCode> {
 
 /// Connections to the control socket of a data directory.
 struct SocketConnector {
-    folder: PathBuf,
+    place: DataDir,
 }
 
 impl GatewayConnector for SocketConnector {
@@ -66,11 +68,11 @@ impl GatewayConnector for SocketConnector {
     type Writing = UnixStream;
 
     fn connect(&mut self) -> Result<GatewayConnection<BufReader<UnixStream>, UnixStream>, ConnectProblem> {
-        let folder = self.folder.display();
+        let folder = self.place.folder.display();
         let absent = ConnectProblem::Absent;
-        let stream = match socket_pipe::connect(&self.folder) {
+        let stream = match socket_pipe::connect(&self.place.folder) {
             Ok(Some(stream)) => stream,
-            Ok(None) => return Err(absent(socket_pipe::no_gateway(&self.folder).to_string())),
+            Ok(None) => return Err(absent(self.place.no_gateway_text())),
             Err(error) => return Err(absent(format!("{error:#}"))),
         };
         let opened = open_connection(&stream, &Request::Mcp).map_err(|fault| match fault {

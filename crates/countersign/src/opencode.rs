@@ -10,7 +10,6 @@ mod server;
 use std::{
     collections::{HashMap, HashSet},
     io::Write as _,
-    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -26,6 +25,8 @@ use tokio::sync::{Mutex, oneshot};
 use gateway_client::GatewayLink;
 use permission::{PermissionRequest, ran_call};
 use server::{OpencodeServer, Permission, ReplyOutcome};
+
+use crate::data_dir::DataDir;
 
 /// First and longest wait before a new connection.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -46,7 +47,7 @@ pub(crate) struct OpencodeArgs {
 }
 
 /// Answers permissions until it is stopped, or the server that it started ends.
-pub(crate) fn run(options: OpencodeArgs, data: PathBuf) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: OpencodeArgs, place: DataDir) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (server, mut child) = match &options.url {
@@ -58,7 +59,7 @@ pub(crate) fn run(options: OpencodeArgs, data: PathBuf) -> anyhow::Result<ExitCo
         };
         let answerer = Arc::new(PermissionAnswerer {
             server,
-            gateway: GatewayLink::new(data),
+            gateway: GatewayLink::new(place),
             open: Mutex::default(),
             allowed: Mutex::default(),
         });

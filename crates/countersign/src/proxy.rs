@@ -17,7 +17,10 @@ use countersign_agent_proxy::{
     Interceptor, OpenSettings, PROVEN_VERSION, Proxy, ProxyEnd, split_words,
 };
 
-use crate::exit::{fail_with, print_notice};
+use crate::{
+    data_dir::DataDir,
+    exit::{fail_with, print_notice},
+};
 use gateway_decider::GatewayDecider;
 use policy_file::PolicyFile;
 
@@ -27,7 +30,7 @@ const VERSION_LIMIT: Duration = Duration::from_secs(20);
 /// Gateway that decides.
 pub(crate) struct DecidingGateway {
     /// Its data directory.
-    pub(crate) folder: PathBuf,
+    pub(crate) place: DataDir,
     /// Longest wait for one that has gone.
     pub(crate) reconnect: Duration,
 }

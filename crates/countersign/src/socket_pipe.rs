@@ -37,14 +37,6 @@ pub(crate) fn connect(folder: &Path) -> anyhow::Result<Option<UnixStream>> {
     }
 }
 
-/// Returns the error that no gateway runs with a data directory.
-pub(crate) fn no_gateway(folder: &Path) -> anyhow::Error {
-    anyhow::anyhow!(
-        "no gateway runs with the data directory {}: start one with `countersign serve`, or select another with --config or --data",
-        folder.display()
-    )
-}
-
 /// Hands the connection to `request`, and passes everything on until one side has gone. `left` tells what stays if that was the gateway.
 pub(crate) fn run(stream: &UnixStream, request: &Request, folder: &Path, left: &str) -> anyhow::Result<ExitCode> {
     let reading = open_connection(stream, request).map_err(|fault| match fault {

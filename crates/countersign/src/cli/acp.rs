@@ -63,10 +63,10 @@ impl AcpArgs {
         let approval = approval_mode.unwrap_or_default();
         let options = AcpOptions { provider, model, approval, ignores_servers: ignore_mcp_servers };
         // A folder that an editor opens may have a configuration of its own, which does not count.
-        let gateway = if agent_dir.is_some() { None } else { Some(at.named_data_dir()?.folder) };
+        let gateway = if agent_dir.is_some() { None } else { Some(at.named_data_dir()?) };
         let place = match gateway {
-            Some(folder) if is_named => acp::AgentPlace::Gateway(folder),
-            gateway => acp::AgentPlace::AgentDir { folder: agent_dir, gateway },
+            Some(place) if is_named => acp::AgentPlace::Gateway(place),
+            gateway => acp::AgentPlace::AgentDir { folder: agent_dir, gateway: gateway.map(|place| place.folder) },
         };
         acp::run(place, options)
     }

@@ -52,5 +52,6 @@ pub(super) fn run(what: AgentsCommand, at: &TargetArgs) -> anyhow::Result<ExitCo
         AgentsCommand::Rotate { id, token } => AgentsAction::Rotate { id, variable: token.env },
         AgentsCommand::Remove { id } => AgentsAction::Remove { id },
     };
+    at.check_found_config()?;
     agents::run(at.config_path().as_deref(), at.data.as_deref(), &what, at.output_format())
 }

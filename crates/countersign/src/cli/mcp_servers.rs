@@ -44,5 +44,6 @@ pub(super) fn run(what: McpServersCommand, at: &TargetArgs) -> anyhow::Result<Ex
         McpServersCommand::Approve { name, yes } => McpServersAction::Approve { name, yes },
         McpServersCommand::Revoke { name } => McpServersAction::Revoke { name },
     };
+    at.check_found_config()?;
     mcp_servers::run(at.config_path().as_deref(), at.data.clone(), &what, at.output_format())
 }

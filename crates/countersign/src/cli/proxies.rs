@@ -40,7 +40,7 @@ impl ProxyArgs {
     /// Returns the gateway. A configuration in the current folder does not count: it may be that of a foreign repository.
     fn gateway(&self, at: &TargetArgs) -> anyhow::Result<DecidingGateway> {
         let reconnect = Duration::from_secs(self.reconnect);
-        Ok(DecidingGateway { folder: at.named_data_dir()?.folder, reconnect })
+        Ok(DecidingGateway { place: at.named_data_dir()?, reconnect })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use countersign_config::find_config;
 
 use crate::{audit::OutputFormat, data_dir::DataDir};
 
@@ -37,9 +38,7 @@ pub(super) struct TargetArgs {
 
 /// Returns the configuration that a gateway reads where none is named, if it is there. `agentpass` reads the same.
 pub(super) fn default_config() -> Option<PathBuf> {
-    // Any entry with that name counts, also a folder or a dangling link: reading it reports the error.
-    let here = ["config.yaml", "config.yml"].into_iter().map(Path::new);
-    here.filter(|here| here.symlink_metadata().is_ok()).map(Path::to_owned).next()
+    find_config(Path::new(""))
 }
 
 impl GlobalArgs {
@@ -70,8 +69,21 @@ impl TargetArgs {
         DataDir::find(self.config.as_deref(), self.data.as_deref())
     }
 
+    /// Fails if the configuration is one of the working folder that nobody named and that is another program's.
+    pub(super) fn check_found_config(&self) -> anyhow::Result<()> {
+        let found = if self.config.is_none() { self.config_path() } else { None };
+        match found {
+            // Faults of `storage` are for those who need it.
+            Some(file) if countersign_config::check_sections(&file).is_err() => DataDir::find_here(&file).map(drop),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     pub(super) fn data_dir(&self) -> anyhow::Result<DataDir> {
-        let place = DataDir::find(self.config_path().as_deref(), self.data.as_deref())?;
+        let place = match (&self.config, self.config_path()) {
+            (None, Some(here)) => DataDir::find_here(&here)?,
+            (_, config) => DataDir::find(config.as_deref(), self.data.as_deref())?,
+        };
         if place.folder.is_file() {
             anyhow::bail!("{} is a file, not a folder: select a data directory with --data", place.folder.display());
         }

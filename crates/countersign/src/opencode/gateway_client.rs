@@ -1,6 +1,6 @@
 //! Connections to the gateway for the calls of opencode. One that is lost is made again: the gate stays open meanwhile.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use countersign_gateway::control::{ControlReply, FILE, ProxiedCall, ProxyAnswer, ProxyDecision, Request};
@@ -10,18 +10,19 @@ use tokio::{
 };
 
 use super::print_line;
+use crate::data_dir::DataDir;
 
 /// Wait before a new connection to a gateway that ended.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// Gateway of a data directory.
 pub(super) struct GatewayLink {
-    folder: PathBuf,
+    place: DataDir,
 }
 
 impl GatewayLink {
-    pub(super) const fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    pub(super) const fn new(place: DataDir) -> Self {
+        Self { place }
     }
 
     /// Waits for the decision about a call, over ends of the gateway too. A wait that is dropped leaves the gate open.
@@ -65,8 +66,8 @@ impl GatewayLink {
     }
 
     async fn connect(&self, request: &Request) -> anyhow::Result<BufReader<UnixStream>> {
-        let gone = |_| GatewayGone(self.folder.clone());
-        let mut stream = UnixStream::connect(self.folder.join(FILE)).await.map_err(gone)?;
+        let gone = |_| GatewayGone(self.place.no_gateway_text());
+        let mut stream = UnixStream::connect(self.place.folder.join(FILE)).await.map_err(gone)?;
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
         stream.write_all(line.as_bytes()).await.map_err(gone)?;
@@ -78,7 +79,7 @@ async fn read_reply(connection: &mut BufReader<UnixStream>) -> anyhow::Result<se
     let mut line = String::new();
     let length = connection.read_line(&mut line).await.unwrap_or(0);
     if length == 0 {
-        return Err(GatewayGone(PathBuf::new()).into());
+        return Err(GatewayGone("the gateway ended".to_owned()).into());
     }
     match serde_json::from_str(&line).context("invalid answer of the gateway")? {
         ControlReply::Ok(value) => Ok(value),
@@ -88,15 +89,12 @@ async fn read_reply(connection: &mut BufReader<UnixStream>) -> anyhow::Result<se
 
 /// No gateway runs, or it ended.
 #[derive(Debug)]
-struct GatewayGone(PathBuf);
+struct GatewayGone(String);
 
 impl std::error::Error for GatewayGone {}
 
 impl std::fmt::Display for GatewayGone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.as_os_str().is_empty() {
-            return f.write_str("the gateway ended");
-        }
-        f.write_str(&crate::hook::no_gateway_text(&self.0))
+        f.write_str(&self.0)
     }
 }

@@ -4,7 +4,6 @@
 
 use std::{
     io::ErrorKind,
-    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -21,6 +20,7 @@ use tokio::{
 };
 
 use super::DecidingGateway;
+use crate::data_dir::DataDir;
 
 /// Waits between two attempts to reach the gateway.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ const LONGEST_ID: usize = 100;
 /// Decider at the control socket of a gateway.
 pub(super) struct GatewayDecider {
     program: &'static str,
-    socket: PathBuf,
+    place: DataDir,
     reconnect: Duration,
     /// True once the gateway was reached.
     was_reached: AtomicBool,
@@ -60,13 +60,12 @@ impl Default for Reconnection {
 
 impl GatewayDecider {
     pub(super) fn new(program: &'static str, gateway: DecidingGateway) -> Self {
-        let DecidingGateway { folder, reconnect } = gateway;
-        Self { program, socket: folder.join(FILE), reconnect, was_reached: AtomicBool::new(false) }
+        let DecidingGateway { place, reconnect } = gateway;
+        Self { program, place, reconnect, was_reached: AtomicBool::new(false) }
     }
 
     fn no_gateway(&self) -> String {
-        let folder = self.socket.parent().unwrap_or(&self.socket).display();
-        format!("no gateway runs with the data directory {folder}: start one with `countersign serve`")
+        self.place.no_gateway_text()
     }
 
     fn proxied(&self, call: AgentCall) -> ProxiedCall {
@@ -83,10 +82,11 @@ impl GatewayDecider {
     }
 
     async fn connect(&self, request: &Request) -> Result<UnixStream, Undecided> {
-        let mut stream = UnixStream::connect(&self.socket).await.map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Undecided::Gone(self.no_gateway()),
-            _ => Undecided::Refused(format!("cannot connect to the gateway: {error}")),
-        })?;
+        let mut stream =
+            UnixStream::connect(self.place.folder.join(FILE)).await.map_err(|error| match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => Undecided::Gone(self.no_gateway()),
+                _ => Undecided::Refused(format!("cannot connect to the gateway: {error}")),
+            })?;
         let mut line = serde_json::to_vec(request)
             .map_err(|error| Undecided::Refused(format!("the call cannot be written: {error}")))?;
         line.push(b'\n');

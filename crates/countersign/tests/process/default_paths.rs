@@ -31,8 +31,8 @@ fn the_configuration_of_the_folder_is_read_where_none_is_named() {
     assert_eq!(place.run(&["agents", "list", "--json"]).code, Some(0));
     // A named data directory is the one that counts.
     let elsewhere = place.run(&["gates", "list", "--data", "elsewhere"]);
-    let missing = "the data directory elsewhere, which does not exist";
-    assert!(elsewhere.code == Some(1) && elsewhere.err.contains(missing), "{elsewhere:?}");
+    let missing = format!("the data directory {}, which does not exist", place.folder.join("elsewhere").display());
+    assert!(elsewhere.code == Some(1) && elsewhere.err.contains(&missing), "{elsewhere:?}");
     place.write_file("config.yaml", "gatway: 1\n");
     let refused = place.run(&["serve"]);
     assert!(refused.code == Some(1) && refused.err.contains("config.yaml:1: gatway: unknown key"), "{refused:?}");

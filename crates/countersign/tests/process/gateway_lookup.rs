@@ -61,7 +61,8 @@ fn a_record_that_is_not_there_is_named_once() {
     for arguments in [&["gates", "list"][..], &["grants", "list"]] {
         let output = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
         assert_eq!((output.code, output.err.matches("data directory").count()), (Some(1), 1), "{output:?}");
-        assert!(output.err.contains("data, which does not exist: start `countersign serve`"), "{output:?}");
+        let want = "data, which does not exist (from config.yaml): start one with `countersign serve`";
+        assert!(output.err.contains(want), "{output:?}");
     }
     for arguments in [&["audit", "tail"][..], &["sessions", "list"]] {
         let output = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
@@ -83,6 +84,61 @@ fn a_record_that_is_not_there_is_named_once() {
     place.write_file("config.yaml", "storage: { type: tape }\n");
     let wrong = run(&place, &["gates", "list", "--config", "config.yaml"]);
     assert_eq!((wrong.code, wrong.err.contains("config.yaml:1: storage.type")), (Some(1), true), "{wrong:?}");
+}
+
+#[test]
+fn a_configuration_of_another_program_in_the_folder_is_named() {
+    let place = GatewayFixture::new();
+    place.write_file("config.yaml", "title: My site\nstorage: { path: site/x.db }\nport: 80\n");
+    for arguments in [
+        &["gates", "list"][..],
+        &["grants", "list"],
+        &["audit", "tail"],
+        &["tokens", "list"],
+        &["log-level"],
+        &["mcp"],
+        &["agents", "add", "desk"],
+        &["mcp-servers", "revoke", "files"],
+    ] {
+        let output = run(&place, arguments);
+        let want =
+            "config.yaml is no configuration of Countersign, or has an error: unknown sections `title`, `port`; ";
+        assert!(output.code == Some(1) && output.err.contains(want), "{arguments:?}: {output:?}");
+        let file = place.folder.join("config.yaml").display().to_string();
+        assert!(output.err.contains(&file) && output.err.contains("with --config or --data"), "{output:?}");
+        let named = run(&place, &[arguments, &["--data", "state"]].concat());
+        assert!(!named.err.contains("config.yaml"), "{arguments:?}: {named:?}");
+    }
+}
+
+#[test]
+fn a_data_directory_is_named_with_its_source() {
+    let place = GatewayFixture::new();
+    let data = place.folder.join("data").display().to_string();
+    let watch = |arguments: &[&str]| run(&place, &[&["gates", "watch"], arguments].concat()).err;
+    for (arguments, path, source) in [
+        (&[][..], data.as_str(), "from config.yaml in this folder"),
+        (&["--config", "./config.yaml"], &data, "from ./config.yaml"),
+        (&["--data", "data"], &data, "from --data"),
+    ] {
+        let want =
+            format!("no gateway runs with the data directory {path}, which does not exist ({source}): start one");
+        let error = watch(arguments);
+        assert!(error.contains(&want) && error.contains("select another with --config or --data"), "{error}");
+    }
+    fs::remove_file(place.folder.join("config.yaml")).unwrap();
+    let error = watch(&[]);
+    assert!(error.contains("(the default of this user): start one"), "{error}");
+}
+
+#[test]
+fn an_error_in_a_configuration_does_not_hide_the_gateway_that_runs() {
+    let place = GatewayFixture::new();
+    let _gateway = GatewayServer::start(&place);
+    let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
+    place.write_file("config.yaml", &format!("{config}\nretntion: {{}}\n"));
+    let output = run(&place, &["gates", "list"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
 }
 
 #[test]
