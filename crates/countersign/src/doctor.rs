@@ -4,38 +4,31 @@
 
 mod mcp;
 mod record;
+mod servers;
 mod sockets;
 
 use std::{
     io::Write as _,
-    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use countersign_config::{BindError, Config, ConfigFault, FileFinding, LoadedConfig};
-use countersign_gateway::{
-    checkup::{self, KeyCheck},
-    control::Request,
-};
+use countersign_gateway::{checkup, control::Request};
 use countersign_http::tokens;
-use countersign_node_client::is_loopback;
 use countersign_policy_admin::malformed::MalformedRule;
 use countersign_runtime::{
     Clock,
-    services::HealthFailure,
     tools::{
         CommandEnvironment, SessionShell,
         exec::ExecLauncher,
         sandbox::{NetworkAccess, OnMissingKernel},
     },
 };
-use countersign_telegram::{BotChatKind, BotCheck, BotCheckError};
 use countersign_view::{LineMode, escape};
 use serde::Serialize;
 use serde_json::json;
-use tokio_tungstenite::tungstenite::http::Uri;
 
 use crate::{
     audit::{OutputFormat, block_on},
@@ -100,7 +93,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
         Err(errors) => {
             checks.extend(errors.0.iter().map(|problem| {
                 let advice = match &problem.fault {
-                    ConfigFault::Variable(name) | ConfigFault::Empty { variable: name, .. } => {
+                    ConfigFault::Variable(name) | ConfigFault::Empty { variable: name } => {
                         format!("set {name} here as in the environment of `serve`")
                     }
                     ConfigFault::Io(_) => "pass a readable file with --config".to_owned(),
@@ -183,110 +176,9 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
     if exposed.is_empty() {
         checks.push(DoctorCheck::ok("files", "no secret or rule is exposed to other users"));
     }
-    let reached = block_on(async {
-        let (services, messenger) = (checkup::check_services(config).await, checkup::check_messenger(config).await);
-        Ok((services, messenger, checkup::check_keys(config).await))
-    });
-    let Ok((services, messenger, keys)) = reached else { return checks };
-    checks.extend(keys.into_iter().map(|(name, found)| {
-        let base = config.providers.get(&name).and_then(|provider| provider.base_url.as_deref());
-        check_provider(&name, found, base.is_some_and(is_own_server))
-    }));
-    for (name, health) in services.unwrap_or_default() {
-        let check = format!("service {name}");
-        checks.push(match health {
-            Ok(()) => DoctorCheck::ok(&check, "healthy"),
-            Err(problem) => DoctorCheck::fix(&check, problem.to_string(), service_advice(&name, &problem)),
-        });
-    }
-    checks.push(match messenger {
-        None => DoctorCheck::note("messenger", "none: approvers use the console and `countersign gates`"),
-        Some(Ok(found)) => check_messenger(config, &found),
-        Some(Err(unfit @ BotCheckError::Bot(_))) => {
-            let advice = "check messenger.telegram.token and api_url, and the network connection";
-            DoctorCheck::fix("messenger", unfit.to_string(), advice)
-        }
-        Some(Err(unfit @ BotCheckError::Chat { .. })) => {
-            let advice = "add the bot to the chat, or send it a message first; then check messenger.telegram.chat_id";
-            DoctorCheck::fix("messenger", unfit.to_string(), advice)
-        }
-    });
+    checks.extend(servers::check_servers(config));
     checks.extend(check_port(config));
     checks
-}
-
-/// Returns the advice about an unhealthy service.
-fn service_advice(name: &str, problem: &HealthFailure) -> String {
-    match problem {
-        HealthFailure::Refused(_) => format!(
-            "set a valid credential in services.{name}.auth, or in the variable that it names in the environment of `serve`"
-        ),
-        HealthFailure::Answered { .. } => {
-            format!("correct services.{name}: url, health.path or health.expect_status")
-        }
-        HealthFailure::Unreachable(why) if why.contains("UnknownIssuer") => format!(
-            "its certificate is not signed by a trusted CA: add the CA to those of the system, or name a file with all trusted CAs \
-             in SSL_CERT_FILE in the environment of `serve`; or correct services.{name}.url"
-        ),
-        HealthFailure::Unreachable(_) => {
-            format!("start the service, or correct services.{name}.url or the network connection")
-        }
-        HealthFailure::Misconfigured(_) => format!("correct services.{name}"),
-    }
-}
-
-/// Checks the messenger in which a bot shows cards.
-fn check_messenger(config: &Config, found: &BotCheck) -> DoctorCheck {
-    let shown = format!("@{} shows cards in {:?}", found.bot, found.chat);
-    let topic = config.telegram.as_ref().and_then(|telegram| telegram.message_thread_id);
-    match (found.kind, topic) {
-        (BotChatKind::Plain, None) => DoctorCheck::ok("messenger", shown),
-        (BotChatKind::Forum, None) => DoctorCheck::note(
-            "messenger",
-            format!(
-                "{shown}, in its General topic, which must be open; messenger.telegram.message_thread_id selects another"
-            ),
-        ),
-        (BotChatKind::Forum, Some(topic)) => DoctorCheck::ok("messenger", format!("{shown}, in the topic {topic}")),
-        (BotChatKind::Plain, Some(topic)) => DoctorCheck::warn(
-            "messenger",
-            format!("{shown}, which has no topics: it shows them in the chat itself, not in topic {topic}"),
-            "remove messenger.telegram.message_thread_id, or turn topics on in the chat",
-        ),
-    }
-}
-
-/// Reports whether a server of models at `url` is on this machine or in its own network, where an operator can start it.
-fn is_own_server(url: &str) -> bool {
-    let Some(host) = url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)) else { return false };
-    let is_private = host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_private());
-    is_loopback(&host) || is_private || !host.contains(['.', ':']) || host.ends_with(".local")
-}
-
-/// Checks the key of a provider of models by the provider's answer. `is_own` means that an operator can start the server.
-fn check_provider(name: &str, found: Result<KeyCheck, String>, is_own: bool) -> DoctorCheck {
-    let check = format!("provider {name}");
-    match found {
-        Ok(KeyCheck::Taken) => DoctorCheck::ok(&check, "accepts the API key"),
-        Ok(KeyCheck::Unknown(status)) => {
-            DoctorCheck::note(&check, format!("the list of models returned {status}; API key not verified"))
-        }
-        Ok(KeyCheck::Refused(status)) => {
-            let advice = format!(
-                "set a valid key in providers.{name}.api_key, or in the variable that it names in the environment of \
-                 `serve`"
-            );
-            DoctorCheck::fix(&check, format!("rejects the key of providers.{name}.api_key ({status})"), advice)
-        }
-        Err(problem) => {
-            let advice = if is_own {
-                format!("start it, or correct providers.{name}.base_url")
-            } else {
-                format!("check the network connection, a proxy in the environment, and providers.{name}.base_url")
-            };
-            DoctorCheck::fix(&check, format!("cannot be reached: {problem}"), advice)
-        }
-    }
 }
 
 fn check_rules(config: &Config) -> Vec<DoctorCheck> {
@@ -488,28 +380,4 @@ fn print_checks(checks: &[DoctorCheck], form: OutputFormat) -> anyhow::Result<Ex
         count => writeln!(out, "\n{count} things to do.")?,
     }
     Ok(code)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{check_provider, is_own_server};
-
-    #[test]
-    fn a_server_that_can_be_started_is_told_from_one_of_somebody_else() {
-        for (url, is_own) in [
-            ("http://127.0.0.1:11434/v1", true),
-            ("http://[::1]:8000", true),
-            ("http://localhost:8000/v1", true),
-            ("http://192.168.1.7/v1", true),
-            ("http://ollama:11434", true),
-            ("http://box.local/v1", true),
-            ("https://api.anthropic.com", false),
-            ("https://203.0.113.7/v1", false),
-            ("no url", false),
-        ] {
-            assert_eq!(is_own_server(url), is_own, "{url}");
-            let found = check_provider("p", Err("refused".to_owned()), is_own);
-            assert_eq!(found.advice.is_some_and(|advice| advice.starts_with("start it")), is_own, "{url}");
-        }
-    }
 }

@@ -7,7 +7,7 @@ use countersign_mcp_client::{ApprovedServers, ServerDefinition, ToolApproval};
 use countersign_view::{LineMode, escape_rest};
 use futures_util::future::join_all;
 
-use super::DoctorCheck;
+use super::{DoctorCheck, servers::certificate_advice};
 use crate::{
     config::gateway_flags,
     error_text::chain_text,
@@ -64,11 +64,16 @@ pub(super) fn check_servers(config: &Config, file: Option<&Path>) -> Vec<DoctorC
             checks.push(DoctorCheck::fix(CHECK, chain_text(&error), "correct mcp.servers in the configuration"));
         }
         Ok(reached) => checks.extend(reached.into_iter().map(|(name, compared)| match compared {
-            Err(error) => DoctorCheck::fix(
-                CHECK,
-                escape_rest(&error.to_string(), LineMode::One).into_owned(),
-                format!("correct mcp.servers.{name}, then run `countersign mcp-servers test {name}{flags}`"),
-            ),
+            Err(error) => {
+                let what = escape_rest(&error.to_string(), LineMode::One).into_owned();
+                let advice = certificate_advice(&what, &format!("mcp.servers.{name}.url"))
+                    .unwrap_or_else(|| format!("correct mcp.servers.{name}"));
+                DoctorCheck::fix(
+                    CHECK,
+                    what,
+                    format!("{advice}, then run `countersign mcp-servers test {name}{flags}`"),
+                )
+            }
             Ok((listing, approval)) if is_approved(&approval) => DoctorCheck::ok(
                 CHECK,
                 format!("{name} starts and has {}, all approved", count_tools(listing.tools.len())),
