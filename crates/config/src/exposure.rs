@@ -44,6 +44,11 @@ pub enum ExposureKind {
 }
 
 impl FileFinding {
+    /// Reports whether a gateway does not start because of it. All others are warnings, in every command.
+    pub const fn prevents_start(&self) -> bool {
+        matches!(self.what, ExposureKind::Absent)
+    }
+
     /// Returns the remedy.
     pub fn advice(&self) -> String {
         let path = shell_quote(self.path.display());

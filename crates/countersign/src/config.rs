@@ -7,9 +7,8 @@ use std::{
 };
 
 use countersign_config as config;
-use countersign_config::{ConfigErrors, ConfigFlags, LoadedConfig};
+use countersign_config::{ConfigErrors, ConfigFlags, ExposureKind, LoadedConfig};
 use countersign_gateway::checkup;
-use countersign_http::tokens;
 use countersign_view::shell_quote;
 use serde_json::json;
 
@@ -37,8 +36,9 @@ pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: 
     let (problems, warnings) = match load_config(file, data) {
         Err(errors) => (errors.0.iter().map(ToString::to_string).collect(), Vec::new()),
         Ok(LoadedConfig { config, mut warnings }) => {
-            let tokens = config.storage.folder.join(tokens::FILE);
-            let exposed = config.exposed_files().into_iter().filter(|finding| finding.path == tokens);
+            // Files that are absent are errors below, and credentials in the configuration are a warning already.
+            let exposed = config.exposed_files().into_iter().filter(|finding| !finding.prevents_start());
+            let exposed = exposed.filter(|finding| finding.what != ExposureKind::Credentials);
             warnings.extend(exposed.map(|finding| format!("{finding}; {}", finding.advice())));
             match checkup::check_rules(&config) {
                 Ok(of_rules) => {

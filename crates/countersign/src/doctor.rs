@@ -170,15 +170,22 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
     checks.extend(check_named_hosts(config));
     checks.extend(mcp::check_servers(config, file));
     checks.extend(sockets::check_sockets(config));
-    checks.extend(
-        exposed.iter().map(|finding: &FileFinding| DoctorCheck::fix("files", finding.to_string(), finding.advice())),
-    );
+    checks.extend(exposed.iter().map(check_file));
     if exposed.is_empty() {
         checks.push(DoctorCheck::ok("files", "no secret or rule is exposed to other users"));
     }
     checks.extend(servers::check_servers(config));
     checks.extend(check_port(config));
     checks
+}
+
+/// Reports a file. `serve` starts although others can read or change it, so that this is a warning.
+fn check_file(finding: &FileFinding) -> DoctorCheck {
+    if finding.prevents_start() {
+        DoctorCheck::fix("files", finding.to_string(), finding.advice())
+    } else {
+        DoctorCheck::warn("files", finding.to_string(), finding.advice())
+    }
 }
 
 fn check_rules(config: &Config) -> Vec<DoctorCheck> {

@@ -206,7 +206,6 @@ fn every_finding_says_what_to_do() {
     assert_eq!(code, Some(1), "{report:#}");
     for (name, what) in [
         ("rules", "permissions.yaml:"),
-        ("files", "holds credentials that others can read"),
         ("service desk", "returned status 500, expected 200"),
         ("messenger", "@gate_bot cannot see its chat"),
         ("address", "127.0.0.1"),
@@ -217,6 +216,8 @@ fn every_finding_says_what_to_do() {
         assert!(check["what"].as_str().unwrap().contains(what), "{name}: {check}");
         assert!(check["advice"].as_str().is_some_and(|advice| !advice.is_empty()), "{check}");
     }
+    let files = check(&report, "files");
+    assert!(files["state"] == "note" && files["advice"].as_str().unwrap().contains("chmod 600"), "{files}");
     assert_eq!(
         report["findings"],
         json!(report["checks"].as_array().unwrap().iter().filter(|check| check["state"] == "fix").count())
@@ -264,6 +265,60 @@ fn commands_agree_about_what_is_a_fault() {
     assert_eq!(doctor(&place).0, Some(1));
     assert_eq!(place.run(&["policy", "check"]).code, Some(1));
     assert_eq!(place.run(&["config", "check"]).code, Some(1));
+}
+
+/// Changes a fixture so that a gateway starts with a warning.
+type Change = fn(&GatewayFixture);
+
+/// Returns the text of the configuration with `from` replaced.
+fn replace_config(place: &GatewayFixture, from: &str, to: &str) {
+    let config = fs::read_to_string(place.folder.join("config.yaml")).unwrap();
+    assert!(config.contains(from), "{from}: {config}");
+    place.write_file("config.yaml", &config.replace(from, to));
+}
+
+/// Changes the mode of a file.
+fn set_mode(place: &GatewayFixture, name: &str, mode: u32) {
+    fs::set_permissions(place.folder.join(name), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn commands_agree_about_every_warning() {
+    let cases: [(&str, bool, Change); 7] = [
+        ("config.yaml", true, |place| set_mode(place, "config.yaml", 0o644)),
+        ("config.yml is not read: the configuration is", true, |place| drop(place.write_file("config.yml", ""))),
+        ("unknown authentication type 'digest'", true, |place| replace_config(place, "type: bearer", "type: digest")),
+        ("`$NAME` is taken as the credential itself", true, |place| {
+            replace_config(place, SERVICE_TOKEN, "$SERVICE_TOKEN");
+        }),
+        ("nobody-here", true, |place| {
+            let rules = "rules: [ { pattern: 'turn*', action: allow, principal: nobody-here } ]";
+            drop(place.write_file("permissions.yaml", rules));
+        }),
+        ("permissions.yaml can be changed by others", false, |place| set_mode(place, "permissions.yaml", 0o666)),
+        ("tokens.json holds token digests that others can read", false, |place| {
+            let made = place.run(&["tokens", "add", "ci", "--scope", "read", "--config", "config.yaml"]);
+            assert_eq!(made.code, Some(0), "{made:?}");
+            fs::set_permissions(place.data_dir().join("tokens.json"), fs::Permissions::from_mode(0o644)).unwrap();
+        }),
+    ];
+    for (want, is_of_start, change) in cases {
+        let place = GatewayFixture::new();
+        change(&place);
+        let checked = place.run(&["config", "check", "--json", "--config", "config.yaml"]);
+        let is_warned = checked.json()["warnings"].as_array().unwrap().iter().any(|one| one.to_string().contains(want));
+        assert!(checked.code == Some(0) && is_warned, "{want}: {checked:?}");
+        let (code, report) = doctor(&place);
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let is_noted = checks.any(|check| {
+            check["state"] == "note" && check["advice"].is_string() && check["what"].to_string().contains(want)
+        });
+        assert!(code == Some(0) && report["findings"] == 0 && is_noted, "{want}: {report:#}");
+        if is_of_start {
+            let gateway = GatewayServer::start(&place);
+            gateway.wait_for_log(want);
+        }
+    }
 }
 
 #[test]
