@@ -1,5 +1,6 @@
 //! `guard` and `unguard`: the hooks of Countersign in the settings of other agents.
 
+mod binary_owner;
 mod codex_hooks;
 mod opencode_plugin;
 mod prove;
@@ -39,7 +40,7 @@ pub(crate) struct GuardArgs {
     /// Print the change and make none
     #[arg(long)]
     dry_run: bool,
-    /// Install it also if the program is missing, or its version is not known to block calls when the hook fails
+    /// Install it also if the program is missing, its version is not known to block calls when the hook fails, or users can replace our binary (--managed)
     #[arg(long)]
     accept_open: bool,
     /// Make the change without a question
@@ -184,6 +185,9 @@ fn places() -> anyhow::Result<GuardPlaces> {
 fn guard_program(program: GuardedProgram, options: &GuardArgs, data: &DataDir) -> anyhow::Result<ExitCode> {
     let scope = if options.managed { GuardScope::Managed } else { GuardScope::User };
     let version = check_version(program, options.accept_open)?;
+    if scope == GuardScope::Managed && program != GuardedProgram::Opencode && !options.accept_open {
+        check_binary()?;
+    }
     let places = places()?;
     let plan = complete_plan(program, scope, data, &places)?;
     print_plan(program, scope, &plan, version)?;
@@ -214,6 +218,19 @@ fn guard_program(program: GuardedProgram, options: &GuardArgs, data: &DataDir) -
         )?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks that only root can replace our binary: a hook of the machine runs for users who must not switch it off.
+fn check_binary() -> anyhow::Result<()> {
+    let binary = std::env::current_exe().context("cannot find the path of this program")?;
+    let part = binary_owner::replaceable_part(&binary).with_context(|| binary.display().to_string())?;
+    let Some(part) = part else { return Ok(()) };
+    bail!(
+        "{} can be replaced by another user than root, and so can the hook {}: install countersign as root, for example in \
+         /usr/local/bin, or accept it with --accept-open",
+        part.display(),
+        binary.display()
+    )
 }
 
 /// Plans the guard of a program, with all files that it needs.
