@@ -6,9 +6,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{
     Extension, Router,
     extract::{Query, State},
+    http::StatusCode,
     response::Response,
 };
-use countersign_conversations::chats::CopyExtent;
+use countersign_conversations::{
+    chats::CopyExtent,
+    sessions::{find_session, is_deletable},
+};
 use countersign_core::{
     id::SessionId,
     session::{ListingFlags, SessionEntryKind},
@@ -179,6 +183,9 @@ async fn start_compression(State(door): State<Arc<HermesAdapter>>, body: BodyFie
 
 async fn compression_status(State(door): State<Arc<HermesAdapter>>, params: ConversationParams) -> ConversationResult {
     let id = fields::session_in(&params)?;
+    if !transcript::has_session(&door.context.handle, &id).await {
+        return Err(RequestRejection::no_session());
+    }
     Ok(compression_response(&door, &id).await)
 }
 
@@ -189,7 +196,7 @@ async fn compression_response(door: &HermesAdapter, id: &SessionId) -> Response 
     let of = id.clone();
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_state(move |engine| {
-        let session = engine.state().session(&of)?;
+        let session = find_session(engine, &of)?;
         let is_made = |entry: &&countersign_core::session::SessionEntry| {
             matches!(entry.kind, SessionEntryKind::Compaction { .. }) && entry.at >= begun
         };
@@ -273,6 +280,12 @@ async fn change_listing(
 
 async fn delete_session(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> ConversationResult {
     let id = fields::session_field(&body)?;
+    let of = door.context.chats.door_of(&id).await?;
+    if !is_deletable(of.as_deref()) {
+        let of = of.as_deref().unwrap_or("another adapter");
+        let why = format!("This session belongs to {of}, whose clients still use it: archive it instead");
+        return Err(RequestRejection::new(StatusCode::FORBIDDEN, why));
+    }
     door.context.chats.list_as(&id, |listing| listing.deleted = true).await?;
     door.preferences.forget_draft(&id).await;
     Ok(reply::ok(&json!({ "ok": true, "session_id": id.as_str() })))

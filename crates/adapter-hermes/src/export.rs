@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
+use countersign_conversations::sessions::find_session;
 use countersign_core::{engine::ResidencyScope, id::SessionId, message::StoredMessage, time::Millis};
 use countersign_http::{reply, web::GuardedRoutes};
 use countersign_protocol::hermes;
@@ -69,7 +70,7 @@ async fn html_page(door: &HermesAdapter, id: &SessionId, session: &hermes::Herme
     let of = id.clone();
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
-        let session = engine.state().session(&of)?;
+        let session = find_session(engine, &of)?;
         let path: Vec<_> = session.path_entries().into_iter().map(|entry| (entry.content, entry.at)).collect();
         Some((session.opened_at(), path))
     });

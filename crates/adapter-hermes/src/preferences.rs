@@ -286,7 +286,7 @@ pub(super) async fn apply_effort(door: &HermesAdapter, session: &SessionId) -> R
     let effort = door.preferences.reasoning_effort();
     let (model, now) = chats.thinking_level(session).await?;
     // If none is set here, the effort that another adapter set for its session stays.
-    let stays = effort.is_none() && !chats.is_of(session, ADAPTER).await?;
+    let stays = effort.is_none() && chats.door_of(session).await?.as_deref() != Some(ADAPTER);
     if now.as_deref() == effort || stays || !model.is_some_and(|model| super::supports_thinking(&door.context, &model))
     {
         return Ok(());

@@ -216,11 +216,11 @@ impl SessionPrompts {
         named: Option<&str>,
         kind: PromptKind,
     ) -> Result<PromptLookup, OwnerClosed> {
-        let session = session.clone();
+        let of = session.clone();
         let id = named.map(GateId::parse);
         let look = move |engine: &Engine| {
             let is_here = |gate: &&Gate| {
-                gate.session() == Some(&session) && prompt_card::is_question(gate) == (kind == PromptKind::Questions)
+                gate.session() == Some(&of) && prompt_card::is_question(gate) == (kind == PromptKind::Questions)
             };
             let found = match id {
                 None => engine.state().pending_gates().find(is_here),
@@ -237,7 +237,13 @@ impl SessionPrompts {
             Some(id) => source.read_of(At::Gate(id), look).await,
             None => source.read_state(look).await,
         };
-        read.map(|(found, _)| found).ok_or(OwnerClosed)
+        let (found, _) = read.ok_or(OwnerClosed)?;
+        let is_resolved = matches!(&found, PromptLookup::Gate(gate, _) if !gate.is_pending());
+        // A session that was deleted has no gates any more.
+        if is_resolved && !self.has_session(session).await {
+            return Ok(PromptLookup::Nothing(0));
+        }
+        Ok(found)
     }
 
     /// Answers a gate. Reads after this returns no longer have it; the open streams get the change from

@@ -7,7 +7,7 @@ use countersign_core::{
     engine::{Engine, ResidencyScope},
     id::{EntryId, Lsn, RunId, SessionId},
     message::{AssistantReply, MessageBlock, StopReason, StoredMessage, text_of},
-    session::{SessionEntry, SessionEntryKind},
+    session::{Session, SessionEntry, SessionEntryKind},
     time::Millis,
 };
 use countersign_protocol::hermes::{self, SessionAttention, ToolNote};
@@ -128,6 +128,14 @@ pub(super) async fn load_session(
     Some(session)
 }
 
+/// Reports whether there is a session.
+pub(super) async fn has_session(handle: &OwnerHandle, id: &SessionId) -> bool {
+    let session = id.clone();
+    let look = move |engine: &Engine| sessions::find_session(engine, &session).is_some();
+    let read = handle.source(InboxLane::Request).read_of(ResidencyScope::Session(id.clone()), look).await;
+    read.is_some_and(|(is_there, _)| is_there)
+}
+
 /// Returns the entry of the last of a session's first `count` messages, as clients count them. `None` before the first.
 ///
 /// # Errors
@@ -162,12 +170,12 @@ fn is_shown(entry: &SessionEntry) -> bool {
 
 /// Counts the messages that a session in memory shows.
 pub(super) fn shown_count(engine: &Engine, id: &SessionId) -> usize {
-    let path = engine.state().session(id).map(countersign_core::session::Session::path_entries).unwrap_or_default();
+    let path = sessions::find_session(engine, id).map(Session::path_entries).unwrap_or_default();
     path.into_iter().filter(|entry| is_shown(entry)).count()
 }
 
 fn read_session(engine: &Engine, id: &SessionId, attention: Option<SessionAttention>) -> Option<TranscriptSource> {
-    let session = engine.state().session(id).filter(|session| !session.settings().listing.deleted)?;
+    let session = sessions::find_session(engine, id)?;
     let run = session.run().or_else(|| session.awaited_run());
     let pending = session.awaited_run().and_then(|_| session.awaited_prompt());
     let path = session.path_entries();

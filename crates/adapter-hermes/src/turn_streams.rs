@@ -289,11 +289,18 @@ impl TurnStreams {
         self.held.lock().open.get(&run).cloned()
     }
 
-    /// Returns the stream of a turn, rebuilt from the record if it is not in memory. `None` if there is no such turn.
+    /// Returns the stream of a turn, rebuilt from the record if it is not in memory. `None` if there is no such turn, or its session
+    /// was deleted.
     ///
     /// # Errors
     /// The record cannot be read.
     pub(super) async fn load_stream(&self, run: RunId) -> Result<Option<Arc<TurnStream>>, LogReadError> {
+        let Some(journal) = self.find_stream(run).await? else { return Ok(None) };
+        let is_there = transcript::has_session(&self.handle, &journal.session).await;
+        Ok(Some(journal).filter(|_| is_there))
+    }
+
+    async fn find_stream(&self, run: RunId) -> Result<Option<Arc<TurnStream>>, LogReadError> {
         if let Some(journal) = self.open_one(run) {
             return Ok(Some(journal));
         }

@@ -232,7 +232,7 @@ pub(super) async fn get_session(
     let session = SessionId::new(id.as_str());
     let session_id = session.clone();
     let look = move |engine: &Engine| {
-        let session = engine.state().session(&session_id)?;
+        let session = sessions::find_session(engine, &session_id)?;
         Some(read_page(engine, session, before.as_deref(), limit))
     };
     let read = api.context.handle.source(InboxLane::Request).read_of(ResidencyScope::Session(session), look).await;

@@ -9,8 +9,9 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use countersign_conversations::sessions::find_session;
 use countersign_core::{
-    engine::Engine,
+    engine::{Engine, ResidencyScope},
     id::{Lsn, SessionId},
 };
 use countersign_http::web::{HttpCaller, sse};
@@ -103,14 +104,18 @@ pub(super) async fn open_stream(
     let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = Lsn(last_event_id.or(query.after).unwrap_or(0));
     let session = query.session.filter(|session| !session.is_empty()).map(SessionId::new);
+    let source = console.context.handle.source(InboxLane::Request);
+    if let Some(id) = session.clone() {
+        let of = id.clone();
+        let read = move |engine: &Engine| find_session(engine, &of).is_some();
+        let (is_there, _) =
+            source.read_of(ResidencyScope::Session(id.clone()), read).await.ok_or_else(PageError::gateway_closing)?;
+        if !is_there {
+            return Err(PageError::not_found(format!("session {id}")));
+        }
+    }
     let read = |engine: &Engine| engine.state().head_lsn();
-    let (head, _) = console
-        .context
-        .handle
-        .source(InboxLane::Request)
-        .read_state(read)
-        .await
-        .ok_or_else(PageError::gateway_closing)?;
+    let (head, _) = source.read_state(read).await.ok_or_else(PageError::gateway_closing)?;
     let LiveSubscription { mut first, then, recorded } = console.live.join(after, session.as_ref());
     let is_list = query.all.is_some();
     if after > head {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use countersign_conversations::sessions::{is_agents, is_spoken_for};
+use countersign_conversations::sessions::{find_session, is_agents, is_spoken_for};
 use countersign_core::{
     call::{self, CallEnd},
     engine::{Engine, Event, ResidencyScope},
@@ -82,7 +82,7 @@ impl ConsoleState {
     ) -> Result<SessionTranscript, PageError> {
         let session_id = id.clone();
         let read = move |engine: &Engine| {
-            let session = engine.state().session(&session_id)?;
+            let session = find_session(engine, &session_id)?;
             Some((session_facts(session), entries_before(session, before)))
         };
         let source = self.context.handle.source(InboxLane::Request);

@@ -23,7 +23,7 @@ use countersign_core::{
 };
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 
-use crate::sessions::{is_agents, is_spoken_for};
+use crate::sessions::{find_session, is_agents, is_spoken_for};
 
 pub use edits::CopyExtent;
 pub use models::GatewayModels;
@@ -288,13 +288,12 @@ impl Conversations {
         self.read_own(session, |session| (session.settings().model.clone(), session.settings().thinking.clone())).await
     }
 
-    /// Reports whether a session that takes prompts was opened through `door`.
+    /// Returns the name of the adapter through which a session that takes prompts was opened.
     ///
     /// # Errors
     /// [`ChatError`].
-    pub async fn is_of(&self, session: &SessionId, door: &str) -> Result<bool, ChatError> {
-        let door = door.to_owned();
-        self.read_own(session, move |session| session.door() == Some(&door)).await
+    pub async fn door_of(&self, session: &SessionId) -> Result<Option<String>, ChatError> {
+        self.read_own(session, |session| session.door().map(str::to_owned)).await
     }
 
     /// Gives a session another name.
@@ -329,10 +328,7 @@ impl Conversations {
     ) -> Result<T, ChatError> {
         let id = session.clone();
         let found = move |engine: &Engine| {
-            let session = engine.state().session(&id).ok_or(ChatError::Unknown)?;
-            if session.settings().listing.deleted {
-                return Err(ChatError::Unknown);
-            }
+            let session = find_session(engine, &id).ok_or(ChatError::Unknown)?;
             if is_agents(session.id()) {
                 return Err(ChatError::NotOurs);
             }

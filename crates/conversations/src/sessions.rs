@@ -10,7 +10,7 @@
 //! Sessions of agents are not in it: there are few, they are always at hand, and their records are many.
 
 use countersign_core::{
-    engine::Event,
+    engine::{Engine, Event},
     id::SessionId,
     session::{self, ListingFlags, SessionSetting, Settings},
     time::Millis,
@@ -30,6 +30,9 @@ const DIGITS: usize = 20;
 const COUNT: &str = "count";
 /// Place of a session that was deleted.
 const DELETED: &str = "deleted";
+
+/// Adapters whose sessions can be deleted.
+const DELETABLE: [&str; 4] = ["acp", "api", "console", "hermes"];
 
 /// Row of one session in the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,6 +243,16 @@ pub fn is_agents(session: &SessionId) -> bool {
 /// Reports whether an agent or a host of its own sends a session's prompts, so that no other client may.
 pub fn is_spoken_for(session: &session::Session) -> bool {
     is_agents(session.id()) || session.hosted_state().is_some()
+}
+
+/// Returns a session in memory, unless it was deleted: of those only the record has anything.
+pub fn find_session<'a>(engine: &'a Engine, id: &SessionId) -> Option<&'a session::Session> {
+    engine.state().session(id).filter(|session| !session.settings().listing.deleted)
+}
+
+/// Reports whether clients use the sessions of an adapter only through this crate, so that a deleted one is gone for all of them.
+pub fn is_deletable(door: Option<&str>) -> bool {
+    door.is_some_and(|door| DELETABLE.contains(&door))
 }
 
 /// Reads as little of the list as shows that it can be read.

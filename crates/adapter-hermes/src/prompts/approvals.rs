@@ -137,9 +137,10 @@ impl PromptForm for ApprovalAnswer {
             None => decide_once(prompts, &session, choice, caller, body).await?,
         };
         if lets_through {
-            let mut is_on = prompts.is_covered(&session);
+            let mut is_on = prompts.is_covered(&session).await;
             // A denial covers nothing, and neither does an answer after a denial or one without a gate.
-            if !is_on && outcome.is_allowed && choice != ApprovalChoice::Deny {
+            let may_cover = !is_on && outcome.is_allowed && choice != ApprovalChoice::Deny;
+            if may_cover && prompts.has_session(&session).await {
                 is_on = match prompts.cover_session(&session, &caller.principal).await {
                     Ok(()) => true,
                     Err(refused) => {

@@ -14,7 +14,7 @@ use countersign_core::{
     id::{CallId, RunId, SessionId},
     message::{MessageBlock, StopReason, StoredMessage},
     run::{self, RunOutcome, RunTrigger},
-    session::{self, SessionEntryKind},
+    session::{self, ListingFlags, SessionEntryKind, SessionSetting},
 };
 use countersign_runtime::{CommandSource, FactFollower, InboxLane};
 use countersign_view::{LineMode, escape};
@@ -110,6 +110,9 @@ impl PromptFollower {
     fn handle_session(&mut self, session: &SessionId, event: &session::Event, recorded: &RecordedFact) {
         match event {
             session::Event::Opened { .. } => self.announce_change("session_new", session, recorded),
+            session::Event::Set(SessionSetting::Listing(ListingFlags { deleted: true, .. })) => {
+                self.prompts.covered.lock().remove(session);
+            }
             session::Event::Named { .. } => self.announce_change("session_rename", session, recorded),
             session::Event::Entry { kind: SessionEntryKind::Assistant { .. }, .. } if self.has_listeners(session) => {
                 let message = recorded.fact.content.as_ref().and_then(|content| serde_json::from_str(content).ok());

@@ -9,6 +9,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use countersign_conversations::sessions::find_session;
 use countersign_core::{engine::Engine, id::SessionId};
 use countersign_http::{
     reply::{self, HttpProblem},
@@ -148,7 +149,7 @@ async fn subscribe_session(
     prompts.refresh_sessions(&BTreeSet::from([session.clone()])).await?;
     let of = session.clone();
     let look = move |engine: &Engine| {
-        let session = engine.state().session(&of);
+        let session = find_session(engine, &of);
         let run = session.and_then(|session| session.run().or_else(|| session.awaited_run()));
         (transcript::shown_count(engine, &of), run)
     };

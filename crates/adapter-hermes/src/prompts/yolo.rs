@@ -12,7 +12,7 @@ use axum::{
 };
 use countersign_conversations::chats::ChatError;
 use countersign_core::{
-    engine::{Command, Engine, ResidencyScope as At},
+    engine::{Command, Engine},
     gate::{self, ApprovalScope, Gate, GateReply},
     id::{GateId, PrincipalId, SessionId},
 };
@@ -24,7 +24,7 @@ use countersign_runtime::{InboxLane, OwnerError};
 use serde_json::json;
 
 use super::{
-    super::fields,
+    super::{fields, transcript},
     SessionPrompts,
     form::{FormError, PromptForm},
     prompt_card,
@@ -46,7 +46,7 @@ pub(super) enum NotCovered {
 
 pub(super) async fn is_on(State(prompts): State<Arc<SessionPrompts>>, uri: Uri) -> Response {
     let Some(session) = super::session_in(&uri) else { return super::without_session(&uri) };
-    reply::ok(&json!({ "yolo_enabled": prompts.is_covered(&session) }))
+    reply::ok(&json!({ "yolo_enabled": prompts.is_covered(&session).await }))
 }
 
 /// Change that covers a session, or ends that.
@@ -71,7 +71,7 @@ impl PromptForm for CoverChange {
         _: &BodyFields,
     ) -> Result<Response, HttpProblem> {
         let Self { session, is_on } = self;
-        if is_on && !prompts.has_session(&session).await {
+        if !prompts.has_session(&session).await {
             return Err(HttpProblem::new(StatusCode::NOT_FOUND, ChatError::Unknown.to_string()));
         }
         if !is_on {
@@ -86,15 +86,13 @@ impl PromptForm for CoverChange {
 impl SessionPrompts {
     /// Reports whether there is such a session.
     pub(super) async fn has_session(&self, session: &SessionId) -> bool {
-        let session_id = session.clone();
-        let source = self.handle.source(InboxLane::Result);
-        let look = move |engine: &Engine| engine.state().session(&session_id).is_some();
-        source.read_of(At::Session(session.clone()), look).await.is_some_and(|(is_there, _)| is_there)
+        transcript::has_session(&self.handle, session).await
     }
 
-    /// Reports whether a session is covered.
-    pub(super) fn is_covered(&self, session: &SessionId) -> bool {
-        self.covered.lock().contains_key(session)
+    /// Reports whether a session is covered. One that was deleted is not.
+    pub(super) async fn is_covered(&self, session: &SessionId) -> bool {
+        let is_noted = self.covered.lock().contains_key(session);
+        is_noted && self.has_session(session).await
     }
 
     /// Covers a session in the name of `by`: its pending gates are allowed once, and so are later ones.

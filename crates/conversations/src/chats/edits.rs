@@ -6,6 +6,7 @@ use countersign_core::{
     engine::Command,
     id::{EntryId, PrincipalId, SessionId},
     message::{StoredMessage, text_of},
+    run,
     session::{self, ImportedEntry, ListingFlags, MessageContent, SessionEntryKind, SessionSetting, Settings},
 };
 use countersign_runtime::InboxLane;
@@ -147,7 +148,15 @@ impl Conversations {
         if listing.deleted {
             self.stop_session(session).await?;
         }
-        if listing == known { Ok(()) } else { self.change_setting(session, SessionSetting::Listing(listing)).await }
+        if listing != known {
+            self.change_setting(session, SessionSetting::Listing(listing)).await?;
+        }
+        if listing.deleted {
+            // A message may have come between the two.
+            let abort = Command::Run(run::Command::Abort { session: session.clone() });
+            self.handle.source(InboxLane::Result).send_command(abort).await.map_err(chat_error)?;
+        }
+        Ok(())
     }
 
     /// Changes a setting of a session.
