@@ -10,7 +10,7 @@ use axum::{
     response::Response,
 };
 use countersign_conversations::{
-    chats::CopyExtent,
+    chats::{ConversationCopy, CopyExtent},
     sessions::{find_session, is_deletable},
 };
 use countersign_core::{
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use super::{
     HermesAdapter,
     fields::{self, RequestRejection},
-    sessions::ADAPTER,
+    sessions::{ADAPTER, DENIALS, STOPPED},
     transcript::{self, MOST_MESSAGES, MessageSelection},
 };
 
@@ -154,8 +154,13 @@ async fn branch_session(State(door): State<Arc<HermesAdapter>>, body: BodyFields
     };
     let name =
         name.map_or_else(|| format!("{} (fork)", source.title), |name| name.chars().take(LONGEST_NAME).collect());
-    let copy = door.context.chats.copy_session(ADAPTER, &id, extent, &name).await?;
+    let copy = door.context.chats.copy_session(&id, new_copy(&extent, &name)).await?;
     Ok(reply::ok(&json!({ "session_id": copy.as_str(), "title": name, "parent_session_id": id.as_str() })))
+}
+
+/// Returns a copy with the settings of a session of this adapter, whatever adapter the original is of.
+const fn new_copy<'a>(extent: &'a CopyExtent, name: &'a str) -> ConversationCopy<'a> {
+    ConversationCopy { door: ADAPTER, extent, name, stopped: STOPPED, denials: DENIALS }
 }
 
 async fn duplicate_session(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -> ConversationResult {
@@ -164,7 +169,7 @@ async fn duplicate_session(State(door): State<Arc<HermesAdapter>>, body: BodyFie
         return Err(RequestRejection::no_session());
     };
     let name = format!("{} (copy)", source.title);
-    let copy = door.context.chats.copy_session(ADAPTER, &id, CopyExtent::Whole, &name).await?;
+    let copy = door.context.chats.copy_session(&id, new_copy(&CopyExtent::Whole, &name)).await?;
     session_response(&door, &copy, MessageSelection::Last(MOST_MESSAGES)).await
 }
 

@@ -30,6 +30,11 @@ use super::{
 /// Name of this adapter in the record.
 pub(super) const ADAPTER: &str = Protocol::Hermes.name();
 
+/// Text for the model about a stopped turn, in every session that this adapter makes.
+pub(super) const STOPPED: StoppedRun = StoppedRun::IsForgotten;
+/// Sessions that a denial binds, in every session that this adapter makes.
+pub(super) const DENIALS: DenialReach = DenialReach::Session;
+
 type SessionQueryParams = Query<BTreeMap<String, String>>;
 type SessionResult = Result<Response, RequestRejection>;
 
@@ -48,8 +53,8 @@ async fn open_session(State(door): State<Arc<HermesAdapter>>, body: BodyFields) 
     let wish = NewConversation {
         workspace: fields::text_field(&body, "workspace")?.map(str::to_owned),
         model: fields::model_field(&body, chats.models())?.map(|model| (Some(model.provider), model.id)),
-        stopped: StoppedRun::IsForgotten,
-        denials: DenialReach::Session,
+        stopped: STOPPED,
+        denials: DENIALS,
         ..NewConversation::default()
     };
     let id = chats.open_session(ADAPTER, wish).await?;

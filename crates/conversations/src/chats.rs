@@ -25,7 +25,7 @@ use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 
 use crate::sessions::{find_session, is_agents, is_spoken_for};
 
-pub use edits::CopyExtent;
+pub use edits::{ConversationCopy, CopyExtent};
 pub use models::GatewayModels;
 pub use request_key::RequestKey;
 pub use session_workspaces::SessionWorkspaces;

@@ -472,6 +472,74 @@ fn a_denial_binds_its_conversation_alone_and_both_sides_read_that() {
 }
 
 #[test]
+fn a_denial_in_a_copy_binds_the_copy_alone_whatever_the_original_is_of() {
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
+    talk.provider.script_replies([text_reply("opened")]);
+    let opened = http.post("/api/v1/sessions", &json!({ "message": "begin" })).json();
+    let original = opened["id"].as_str().unwrap().to_owned();
+    eventually("rest", || {
+        (http.get(&format!("/api/v1/sessions/{original}")).json()["state"] == "resting").then_some(())
+    });
+    let turn = |session: &str, command: &str| {
+        talk.provider.script_replies([ProviderReply::new(vec![bash_part("c1", command)]), text_reply("over")]);
+        let events = http.stream_chat(&http.start_chat(session, "run it"));
+        events.wait_named("approval");
+        events
+    };
+    let deny = |session: &str| {
+        let body = json!({ "session_id": session, "choice": "deny" });
+        assert_eq!(http.post("/api/approval/respond", &body).json()["ok"], true);
+    };
+    let body = json!({ "session_id": original });
+    for (command, copy) in [
+        ("echo branch", post_ok(&http, "/api/session/branch", body.clone())["session_id"].clone()),
+        ("echo copy", post_ok(&http, "/api/session/duplicate", body)["session"]["session_id"].clone()),
+    ] {
+        let copy = copy.as_str().unwrap();
+        let events = turn(copy, command);
+        deny(copy);
+        let events = events.wait_end();
+        let notice = events.iter().find(|event| event.name == "warning").unwrap();
+        let message = notice.data["message"].as_str().unwrap();
+        assert!(message.ends_with("in this conversation and in no other."), "{message}");
+        let fresh = http.create_session();
+        let events = turn(&fresh, command);
+        deny(&fresh);
+        events.wait_end();
+    }
+}
+
+#[test]
+fn a_denial_of_another_adapter_is_named_with_its_end_and_its_reach() {
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
+    let call = |word: &str| [ProviderReply::new(vec![bash_part("c1", "echo hi")]), text_reply(word)];
+    talk.provider.script_replies(call("no"));
+    let opened = http.post("/api/v1/sessions", &json!({ "message": "begin" })).json();
+    let original = opened["id"].as_str().unwrap();
+    let gate = eventually("a gate", || {
+        let gates = http.get("/api/v1/gates").json()["gates"].clone();
+        gates[0]["id"].as_str().map(str::to_owned)
+    });
+    assert_eq!(http.post(&format!("/api/v1/gates/{gate}/deny"), &json!({ "reason": "not today" })).status, 200);
+    eventually("rest", || {
+        (http.get(&format!("/api/v1/sessions/{original}")).json()["state"] == "resting").then_some(())
+    });
+    talk.provider.script_replies(call("still no"));
+    let events = http.stream_chat(&http.start_chat(&http.create_session(), "run it")).wait_end();
+    let notice = events.iter().find(|event| event.name == "warning").unwrap();
+    let result = talk.provider.last_request().call_result("c1").unwrap();
+    for text in [notice.data["message"].as_str().unwrap(), &result] {
+        assert!(
+            text.contains("Denied by policy: because web:open denied it, which holds in all sessions until "),
+            "{text}"
+        );
+        assert!(text.contains(" UTC: not today"), "{text}");
+    }
+}
+
+#[test]
 fn three_denials_in_a_row_still_stop_a_turn_from_asking() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();

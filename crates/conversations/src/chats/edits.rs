@@ -7,7 +7,10 @@ use countersign_core::{
     id::{EntryId, PrincipalId, SessionId},
     message::{StoredMessage, text_of},
     run,
-    session::{self, ImportedEntry, ListingFlags, MessageContent, SessionEntryKind, SessionSetting, Settings},
+    session::{
+        self, CompactionTiming, DenialReach, ImportedEntry, ListingFlags, MessageContent, SessionEntryKind,
+        SessionSetting, Settings, StoppedRun,
+    },
 };
 use countersign_runtime::InboxLane;
 
@@ -29,6 +32,21 @@ pub enum CopyExtent {
     Whole,
     /// Everything up to an entry; nothing where there is none.
     UpTo(Option<EntryId>),
+}
+
+/// Copy of a conversation, by the adapter that makes it. Everything that is not here is as in the original.
+#[derive(Clone, Copy, Debug)]
+pub struct ConversationCopy<'a> {
+    /// Name of the adapter.
+    pub door: &'static str,
+    /// Part of the conversation that it has.
+    pub extent: &'a CopyExtent,
+    /// Its name for people.
+    pub name: &'a str,
+    /// Text for the model about a run in it that was stopped.
+    pub stopped: StoppedRun,
+    /// Sessions that a denial in it binds.
+    pub denials: DenialReach,
 }
 
 impl Conversations {
@@ -167,26 +185,20 @@ impl Conversations {
         self.send_command(session, session::Command::Set { setting, entry: None }).await
     }
 
-    /// Opens a session through the adapter `door` with a copy of another's conversation, its folder and its settings.
+    /// Opens a session with a copy of another's conversation, its folder and its settings.
     ///
     /// # Errors
     /// [`ChatError::Invalid`] for a conversation that is too large to be copied; otherwise [`ChatError`].
-    pub async fn copy_session(
-        &self,
-        door: &str,
-        source: &SessionId,
-        extent: CopyExtent,
-        name: &str,
-    ) -> Result<SessionId, ChatError> {
+    pub async fn copy_session(&self, source: &SessionId, copy: ConversationCopy<'_>) -> Result<SessionId, ChatError> {
         let look = |session: &session::Session| {
             let path: Vec<session::SessionEntry> = session.path_entries().into_iter().cloned().collect();
             (session.cwd().to_owned(), session.settings().clone(), path)
         };
         let (cwd, settings, mut path) = self.read_session(source, look).await?;
-        match extent {
+        match copy.extent {
             CopyExtent::Whole => {}
             CopyExtent::UpTo(None) => path.clear(),
-            CopyExtent::UpTo(Some(last)) => path.truncate(end_of(&path, &last)),
+            CopyExtent::UpTo(Some(last)) => path.truncate(end_of(&path, last)),
         }
         let lsns: Vec<_> = path.iter().map(|entry| entry.content).collect();
         let texts = self.handle.contents().get(&lsns).await.map_err(|error| ChatError::Failed(error.to_string()))?;
@@ -201,10 +213,16 @@ impl Conversations {
         }
         let open = session::Command::Open {
             cwd,
-            name: Some(name.to_owned()),
+            name: Some(copy.name.to_owned()),
             parent: Some(source.to_string()),
-            door: Some(door.to_owned()),
-            settings: Box::new(Settings { listing: ListingFlags::default(), ..settings }),
+            door: Some(copy.door.to_owned()),
+            settings: Box::new(Settings {
+                listing: ListingFlags::default(),
+                stopped: copy.stopped,
+                denials: copy.denials,
+                sums: CompactionTiming::BeforeRuns,
+                ..settings
+            }),
         };
         let id = fresh_id()?;
         let source = self.handle.source(InboxLane::Request);
