@@ -96,7 +96,7 @@ async fn start_turn(door: &HermesAdapter, session: &SessionId, text: &str) -> Ch
     }
 }
 
-/// Repeats the last request to the model, in place of its answer.
+/// Repeats the last request to the model, in place of its answer. Calls before it are kept with their results.
 async fn regenerate_answer(door: &HermesAdapter, session: &SessionId, body: &BodyFields) -> ChatResult {
     let stale = |why: &str| {
         let error_body = json!({ "error": why, "code": "stale_regeneration_revision" });
@@ -113,7 +113,15 @@ async fn regenerate_answer(door: &HermesAdapter, session: &SessionId, body: &Bod
     if known.regeneration_revision.as_deref() != Some(revision) {
         return stale("The conversation has changed since; load it again");
     }
-    match door.context.chats.undo_last(session).await {
+    let chats = &door.context.chats;
+    preferences::apply_effort(door, session).await?;
+    match chats.ask_after_calls(session).await {
+        Ok(Some(outcome)) => return Ok(started_response(door, session, outcome).await),
+        Ok(None) => {}
+        Err(ChatError::Busy) => return Ok(busy_response(door, session).await),
+        Err(error) => return Err(error.into()),
+    }
+    match chats.undo_last(session).await {
         Ok(Some(back)) if !back.text.trim().is_empty() => start_turn(door, session, &back.text).await,
         Ok(_) => stale("There is no message that could be asked again"),
         Err(ChatError::Busy) => Ok(busy_response(door, session).await),

@@ -151,6 +151,38 @@ fn a_regenerated_answer_replaces_the_earlier_one() {
 }
 
 #[test]
+fn a_regenerated_answer_after_calls_repeats_none_of_them() {
+    let allow = "defaults:\n  - { pattern: '*', action: allow }\n";
+    let talk = GatewayOptions::for_web().with_rules(allow).create();
+    let (_gateway, http) = talk.start_web();
+    let session = http.create_session();
+    talk.provider.script_replies([
+        ProviderReply::new(vec![bash_part("c1", "echo ran >> made.txt")]),
+        text_reply("answer 0"),
+        text_reply("better"),
+        text_reply("best"),
+    ]);
+    http.stream_chat(&http.start_chat(&session, "run it")).wait_end();
+    let regenerate = || {
+        let revision = load(&http, &session)["regeneration_revision"].clone();
+        let body = json!({ "session_id": session, "regenerate": true, "regeneration_revision": revision });
+        let started = post_ok(&http, "/api/chat/start", body);
+        http.stream_chat(started["stream_id"].as_str().unwrap()).wait_end()
+    };
+    for (number, answer) in [(2, "better"), (3, "best")] {
+        let events = regenerate();
+        assert!(!event_names(&events).contains(&"tool"), "{events:?}");
+        let requests = [1, number].map(|number| talk.provider.wait_request(number).messages().to_vec());
+        assert_eq!(requests[0], requests[1], "the last request again");
+        let loaded = load(&http, &session);
+        assert_eq!(message_roles(&loaded), ["user", "assistant", "tool", "assistant"]);
+        assert_eq!(texts(&loaded).last().unwrap(), answer);
+    }
+    let file = fs::read_to_string(talk.data_dir().join("agents/main/made.txt")).unwrap();
+    assert_eq!(file, "ran\n");
+}
+
+#[test]
 fn a_turn_that_ended_is_listed_as_running_until_its_stream_is_read() {
     let talk = GatewayFixture::for_web();
     let (_gateway, http) = talk.start_web();

@@ -3,7 +3,7 @@
 //! The log keeps the removed messages of a conversation; the model and people no longer see them.
 
 use countersign_core::{
-    engine::Command,
+    engine::{Command, EngineReply},
     id::{EntryId, PrincipalId, SessionId},
     message::{StoredMessage, text_of},
     run,
@@ -71,6 +71,26 @@ impl Conversations {
         };
         self.end_at(session, parent).await?;
         Ok(Some(UndoneMessages { text, messages }))
+    }
+
+    /// Repeats the request of the last answer, if that request followed calls: the new answer replaces the old one, no call is repeated,
+    /// and the model gets their results as before. `None` if it followed a message of a person, which can be sent again.
+    ///
+    /// # Errors
+    /// [`ChatError::Busy`] while work runs or waits in the session; otherwise [`ChatError`], with nothing changed.
+    pub async fn ask_after_calls(&self, session: &SessionId) -> Result<Option<EngineReply>, ChatError> {
+        let look = |session: &session::Session| {
+            let path = session.path_entries();
+            let at = path.iter().rposition(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }))?;
+            let before = path[..at].iter().rfind(|entry| {
+                entry.shown && (entry.kind.is_message() || matches!(entry.kind, SessionEntryKind::Compaction { .. }))
+            })?;
+            (before.kind != SessionEntryKind::User).then(|| path[at].id.clone())
+        };
+        let Some(answer) = self.read_own(session, look).await? else { return Ok(None) };
+        let command = Command::Session(session.clone(), session::Command::AskAgain { answer });
+        let reply = self.handle.source(InboxLane::Request).send_command(command).await.map_err(chat_error)?;
+        Ok(Some(reply.outcome))
     }
 
     /// Ends the conversation at an entry and the results of its calls; before the first if it is absent.
