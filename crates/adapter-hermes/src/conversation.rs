@@ -255,6 +255,8 @@ async fn pin_session(State(door): State<Arc<HermesAdapter>>, body: BodyFields) -
     let id = fields::session_field(&body)?;
     fields::not_null(&body, "pinned")?;
     let pinned = fields::flag_field(&body, "pinned", true)?;
+    // The limit is no answer for a session that cannot be pinned.
+    door.context.chats.door_of(&id).await?;
     if pinned {
         let most = door.preferences.most_pinned();
         let listed = transcript::list_sessions(&door.context.handle).await.unwrap_or_default();

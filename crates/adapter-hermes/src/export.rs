@@ -97,13 +97,7 @@ async fn html_page(door: &HermesAdapter, id: &SessionId, session: &hermes::Herme
 async fn search_sessions(State(door): State<Arc<HermesAdapter>>, params: ExportParams) -> ExportResult {
     let needle = params.get("q").map(|text| text.trim().to_lowercase()).unwrap_or_default();
     let in_messages = fields::flag_in(&params, "content", true)?;
-    let depth = match params.get("depth").map(|depth| depth.parse::<usize>()) {
-        None => DEPTH,
-        Some(Ok(depth)) => depth,
-        Some(Err(_)) => {
-            return Err(RequestRejection::bad("depth must be a whole number from 0 on, which means all"));
-        }
-    };
+    let depth = fields::count_in(&params, "depth")?.unwrap_or(DEPTH);
     let Some(listed) = transcript::list_sessions(&door.context.handle).await else {
         return Err(RequestRejection::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read"));
     };

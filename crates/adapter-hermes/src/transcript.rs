@@ -15,7 +15,7 @@ use countersign_runtime::{InboxLane, OwnerHandle, tools::strip_intent};
 use countersign_view::{LineMode, escape};
 use serde_json::{Value, json};
 
-use super::{turn_encoder::preview_of, turn_stream::stream_id};
+use super::{sessions::ADAPTER, turn_encoder::preview_of, turn_stream::stream_id};
 
 /// Most messages in one reply.
 pub(super) const MOST_MESSAGES: usize = 1000;
@@ -216,6 +216,7 @@ fn read_session(engine: &Engine, id: &SessionId, attention: Option<SessionAttent
         context_length: model.map(|model| model.context_window),
         regeneration_revision: answer.map(|entry| entry.id.to_string()),
         source: session.door().map(str::to_owned),
+        parent_session_id: session.parent().filter(|_| session.door() == Some(ADAPTER)).map(str::to_owned),
         attention,
         ..hermes::HermesSession::default()
     };

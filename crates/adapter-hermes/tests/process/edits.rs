@@ -90,6 +90,8 @@ fn a_conversation_is_cut_copied_and_cleared_where_a_client_counts() {
     assert_eq!(row(&http, &session).unwrap()["message_count"], 3);
     // Each is a conversation of its own.
     let fork = fork["session_id"].as_str().unwrap();
+    assert_eq!(load(&http, fork)["parent_session_id"], session.as_str());
+    assert_eq!(load(&http, &session)["parent_session_id"], Value::Null);
     talk.provider.script_replies([text_reply("forked")]);
     http.stream_chat(&http.start_chat(fork, "elsewhere")).wait_end();
     assert_eq!(texts(&load(&http, fork)), ["first", "answer 0", "elsewhere", "forked"]);
@@ -223,6 +225,17 @@ fn what_is_pinned_put_away_or_deleted_is_so_after_a_restart() {
     // The record has the change.
     let tail = talk.run_as_person(&["audit", "tail"]);
     assert!(tail.out.contains("deleted"), "{tail:?}");
+}
+
+#[test]
+fn a_limit_of_pinned_sessions_is_no_answer_for_a_session_that_is_not_there() {
+    let talk = GatewayFixture::for_web();
+    let (_gateway, http) = talk.start_web();
+    post_ok(&http, "/api/settings", json!({ "pinned_sessions_limit": 1 }));
+    let [pinned, other] = ["one", "two"].map(|text| create_conversation(&talk, &http, &[text]));
+    post_ok(&http, "/api/session/pin", json!({ "session_id": pinned }));
+    let pin = |session: &str| http.post("/api/session/pin", &json!({ "session_id": session })).status;
+    assert_eq!((pin(&pinned), pin(&other), pin("nobody")), (200, 400, 404));
 }
 
 #[test]
@@ -374,11 +387,7 @@ fn an_error_names_the_invalid_field() {
         ("/api/session/export".to_owned(), 400, "session_id is required"),
         (format!("/api/session/export?session_id={nobody}"), 404, "Session not found"),
         (format!("/api/session/export?session_id={session}&format=pdf"), 400, "format must be json or html, not pdf"),
-        (
-            "/api/sessions/search?q=x&depth=-1".to_owned(),
-            400,
-            "depth must be a whole number from 0 on, which means all",
-        ),
+        ("/api/sessions/search?q=x&depth=-1".to_owned(), 400, "depth must be a whole number from 0 on"),
         ("/api/sessions/search?q=x&content=2".to_owned(), 400, "content must be 0 or 1, not 2"),
         (format!("/api/list?session_id={nobody}"), 404, "Session not found"),
         (format!("/api/list?session_id={session}&path=../.."), 404, "path is not in the folder of this session"),
@@ -403,6 +412,7 @@ fn conversations_are_searched_exported_and_their_files_read() {
     assert_eq!(found["sessions"][0]["match_preview"], "answer 0");
     assert_eq!(http.get("/api/sessions/search?q=green").json()["sessions"][0]["match_type"], "title");
     assert_eq!(http.get("/api/sessions/search?q=answer&content=0").json()["count"], 0);
+    assert_eq!(http.get("/api/sessions/search?q=answer&content=&depth=").json()["count"], 1, "empty is absent");
 
     let export = |format: &str| http.get(&format!("/api/session/export?session_id={session}&format={format}"));
     let json = export("json");
