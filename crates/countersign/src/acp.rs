@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use countersign_gateway::control::{AcpOptions, FILE, Request};
 
-use crate::{data_dir::DataDir, serve, socket_pipe};
+use crate::{data_dir::DataDir, no_gateway::no_gateway_text, serve, socket_pipe};
 
 /// Longest wait for a gateway that another window of the editor starts at the same moment.
 const STARTING: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ pub(crate) fn run(place: AgentPlace, options: AcpOptions) -> anyhow::Result<Exit
     let (folder, gateway) = match place {
         AgentPlace::Gateway(place) => {
             let stream = socket_pipe::connect(&place.folder)?;
-            let stream = stream.with_context(|| place.no_gateway_text())?;
+            let stream = stream.with_context(|| no_gateway_text(&place))?;
             return socket_pipe::run(&stream, &Request::Acp(Box::new(options)), &place.folder, LEFT);
         }
         AgentPlace::AgentDir { folder, gateway } => (folder, gateway),

@@ -28,7 +28,7 @@ enum DataDirOrigin {
     Flag,
     /// The configuration that a flag or a file names.
     Named(PathBuf),
-    /// The configuration in the working folder, which nobody named.
+    /// The configuration in the working folder, which no flag names.
     Found(PathBuf),
     /// The default of the user.
     User,
@@ -45,7 +45,7 @@ impl DataDir {
         Self::read(config, data, origin).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))
     }
 
-    /// Finds the place from the configuration `file` of the working folder, which nobody named. A file with unknown sections is probably
+    /// Finds the place from the configuration `file` of the working folder, which no flag names. A file with unknown sections is probably
     /// that of another program, unless a gateway runs with its data directory.
     pub(crate) fn find_here(file: &Path) -> anyhow::Result<Self> {
         let place = Self::read(Some(file), None, DataDirOrigin::Found(file.to_owned()));
@@ -72,12 +72,6 @@ impl DataDir {
             DataDirOrigin::User => "the default of this user".to_owned(),
         };
         format!("no gateway runs with the data directory {}{absent} ({origin})", absolute_text(&self.folder))
-    }
-
-    /// Returns the text for a gateway that does not run, with the command that starts it.
-    pub(crate) fn no_gateway_text(&self) -> String {
-        let start = crate::user_service::start_command(&self.folder);
-        format!("{}: start one with `{start}`, or select another with --config or --data", self.no_gateway())
     }
 }
 

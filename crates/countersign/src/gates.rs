@@ -26,6 +26,7 @@ use crate::{
     data_dir::DataDir,
     error_text::chain_text,
     inspect::inspect_log,
+    no_gateway::no_gateway_text,
     style::{ColourMode, TextStyle},
 };
 
@@ -125,14 +126,14 @@ fn ensure_accessible(folder: &Path) -> anyhow::Result<()> {
 
 fn not_running(place: &DataDir) -> anyhow::Result<ExitCode> {
     ensure_accessible(&place.folder)?;
-    bail!(place.no_gateway_text())
+    bail!(no_gateway_text(place))
 }
 
 /// Opens the record of a gateway that does not run.
 fn open_recorded(place: &DataDir) -> anyhow::Result<AnyLog> {
     ensure_accessible(&place.folder)?;
     if !place.folder.exists() {
-        bail!(place.no_gateway_text());
+        bail!(no_gateway_text(place));
     }
     audit::open_record(&place.log).with_context(|| format!("{}, and its record cannot be read", place.no_gateway()))
 }

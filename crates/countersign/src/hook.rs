@@ -16,7 +16,7 @@ use countersign_gateway::control::{ControlReply, FILE, HookReply, HookRequest, R
 use nix::sys::stat::{fstat, stat};
 use serde_json::Value;
 
-use crate::data_dir::DataDir;
+use crate::{data_dir::DataDir, no_gateway::no_gateway_text};
 
 /// Largest input, in bytes.
 const LARGEST_INPUT: u64 = 16 << 20;
@@ -97,7 +97,7 @@ fn ask_gateway(options: &HookOptions, place: &DataDir) -> anyhow::Result<HookRep
         bail!("{PROOF_VARIABLE} is set, so no gateway is asked");
     }
     let mut stream = UnixStream::connect(place.folder.join(FILE)).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow::anyhow!(place.no_gateway_text()),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow::anyhow!(no_gateway_text(place)),
         _ => anyhow::Error::from(error).context("cannot connect to the gateway"),
     })?;
     let is_headless = std::env::var_os(ATTENDED).is_some_and(|attended| attended == "0");

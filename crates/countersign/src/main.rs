@@ -23,6 +23,7 @@ mod log_level;
 mod logging;
 mod mcp;
 mod mcp_servers;
+mod no_gateway;
 mod opencode;
 mod policy;
 mod privileges;

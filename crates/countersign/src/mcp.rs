@@ -26,6 +26,7 @@ use self::relay::{ConnectProblem, GatewayConnection, GatewayConnector};
 use crate::{
     data_dir::DataDir,
     exit::fail_with,
+    no_gateway::no_gateway_text,
     serve,
     socket_pipe::{self, CHUNK, FAREWELL, OpenFault, open_connection},
 };
@@ -72,7 +73,7 @@ impl GatewayConnector for SocketConnector {
         let absent = ConnectProblem::Absent;
         let stream = match socket_pipe::connect(&self.place.folder) {
             Ok(Some(stream)) => stream,
-            Ok(None) => return Err(absent(self.place.no_gateway_text())),
+            Ok(None) => return Err(absent(no_gateway_text(&self.place))),
             Err(error) => return Err(absent(format!("{error:#}"))),
         };
         let opened = open_connection(&stream, &Request::Mcp).map_err(|fault| match fault {

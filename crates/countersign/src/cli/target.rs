@@ -69,7 +69,7 @@ impl TargetArgs {
         DataDir::find(self.config.as_deref(), self.data.as_deref())
     }
 
-    /// Fails if the configuration is one of the working folder that nobody named and that is another program's.
+    /// Fails if the configuration is of the working folder, without a flag that names it, and another program's.
     pub(super) fn check_found_config(&self) -> anyhow::Result<()> {
         let found = if self.config.is_none() { self.config_path() } else { None };
         match found {

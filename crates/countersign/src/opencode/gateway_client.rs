@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::print_line;
-use crate::data_dir::DataDir;
+use crate::{data_dir::DataDir, no_gateway::no_gateway_text};
 
 /// Wait before a new connection to a gateway that ended.
 const WAIT: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ impl GatewayLink {
     }
 
     async fn connect(&self, request: &Request) -> anyhow::Result<BufReader<UnixStream>> {
-        let gone = |_| GatewayGone(self.place.no_gateway_text());
+        let gone = |_| GatewayGone(no_gateway_text(&self.place));
         let mut stream = UnixStream::connect(self.place.folder.join(FILE)).await.map_err(gone)?;
         let mut line = serde_json::to_string(request)?;
         line.push('\n');

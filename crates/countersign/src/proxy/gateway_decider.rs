@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::DecidingGateway;
-use crate::data_dir::DataDir;
+use crate::{data_dir::DataDir, no_gateway::no_gateway_text};
 
 /// Waits between two attempts to reach the gateway.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ impl GatewayDecider {
     }
 
     fn no_gateway(&self) -> String {
-        self.place.no_gateway_text()
+        no_gateway_text(&self.place)
     }
 
     fn proxied(&self, call: AgentCall) -> ProxiedCall {
