@@ -98,6 +98,8 @@ fn missing_and_invalid_fields_get_the_texts_that_clients_know() {
             "settings.maxTokens must be at least 1",
         ),
         ("session.patch", json!({"sessionKey": "k", "label": 1}), 400, "label must be a string"),
+        ("session.patch", json!({"sessionKey": "k", "label": ""}), 400, "label must not be empty; null unsets it"),
+        ("session.patch", json!({"sessionKey": "k", "label": "  "}), 400, "label must not be empty; null unsets it"),
         (
             "session.patch",
             json!({"sessionKey": "k", "resetPolicy": {"atHour": 24}}),

@@ -57,7 +57,8 @@ impl SessionPatchParams {
     pub(in crate::gsv) fn from_fields(mut fields: ParamFields) -> Result<Self, GsvError> {
         let mut patch = Self { session_key: session_key(&mut fields)?, ..Self::default() };
         let label_named = fields.has_member("label");
-        patch.label = field_patch(label_named, fields.take_text_within("label", LONGEST_NAME)?);
+        let label = fields.take_text_within("label", LONGEST_NAME)?;
+        patch.label = field_patch(label_named, non_empty(label, "label must not be empty; null unsets it")?);
         if let Some(mut settings) = fields.take_fields("settings")? {
             let model_named = settings.has_member("model");
             match settings.take_fields("model")? {
