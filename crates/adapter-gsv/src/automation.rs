@@ -27,26 +27,20 @@ use tokio::sync::watch;
 use super::{
     GsvAdapter,
     method_result::{MethodResult, unsupported_method},
-    peer::ConnectedPeer,
 };
 
 pub use history::JobRunsView;
+pub(super) use jobs::{StartedJobs, begin_run};
 pub(super) use schedule_input::in_wire_form;
 
-/// Answers a request of this group.
-pub(super) async fn handle_request(
-    door: &Arc<GsvAdapter>,
-    peer: &Arc<ConnectedPeer>,
-    method: Method,
-    request: GsvRequest,
-) -> MethodResult {
+/// Answers a request of this group, but for `cron.run`: see [`begin_run`].
+pub(super) async fn handle_request(door: &Arc<GsvAdapter>, method: Method, request: GsvRequest) -> MethodResult {
     match request {
         GsvRequest::CronStatus => jobs::cron_status(door).await,
         GsvRequest::CronList(list) => jobs::cron_list(door, list).await,
         GsvRequest::CronAdd(create) => jobs::cron_add(door, *create).await,
         GsvRequest::CronUpdate(update) => jobs::cron_update(door, *update).await,
         GsvRequest::CronRemove(remove) => jobs::cron_remove(door, remove).await,
-        GsvRequest::CronRun(run) => jobs::cron_run(door, peer, run).await,
         GsvRequest::CronRuns(runs) => jobs::cron_runs(door, runs).await,
         GsvRequest::HeartbeatStatus => heartbeats::heartbeat_status(door).await,
         GsvRequest::HeartbeatStart => heartbeats::start_heartbeats(door).await,

@@ -14,12 +14,13 @@ use countersign_protocol::{
         self as wire, GsvError, GsvInboundFrame, GsvRequest, GsvRequestId, LARGEST_FRAME, Method, NODE_PAUSE_MS, close,
         code,
         connect::{ConnectingPeer, HelloOk, PeerMode},
+        cron::CronRunParams,
         frame, method,
     },
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use tokio::{
-    sync::{broadcast, mpsc, oneshot, watch},
+    sync::{broadcast, oneshot, watch},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -27,6 +28,7 @@ use super::{
     GsvAdapter, automation,
     broadcast_event::BroadcastEvent,
     channels, dispatch, nodes,
+    ordered_requests::{OrderedRequests, RequestFuture, answer_frame},
     outbox::{ConnectionOutbox, OutboxItem, OutboxReceiver, new_outbox},
     peer::ConnectedPeer,
     request_load::{OpenRequests, RequestPermit, RequestSize},
@@ -56,9 +58,6 @@ impl DisconnectReason {
         Self::Close(code, reason.to_owned())
     }
 }
-
-/// Request that is being handled.
-type RequestFuture = BoxFuture<'static, (Utf8Bytes, RequestPermit)>;
 
 /// Serves a peer. An idle connection costs little: data for a moment only is not part of this future,
 /// and the socket is stored once.
@@ -218,9 +217,9 @@ struct GsvConnection<'a> {
     posts: OutboxReceiver,
     /// Events of chats, for clients.
     chats: Option<broadcast::Receiver<Arc<BroadcastEvent>>>,
-    /// Sender of the requests that are answered in order, by a task of its own: a request is finished
-    /// whether or not the peer stays, and a peer that does not read delays no other.
-    ordered_requests: Option<mpsc::UnboundedSender<RequestFuture>>,
+    /// Requests that take effect in order, in a task of its own: a request is finished whether or not the peer stays, and a peer that
+    /// does not read delays no other.
+    ordered_requests: Option<OrderedRequests>,
     /// Requests that are not answered yet.
     load: OpenRequests,
     /// Time from which the peer gets events.
@@ -406,18 +405,13 @@ impl<'a> GsvConnection<'a> {
         };
         let (door, peer) = (Arc::clone(self.door), Arc::clone(&self.peer));
         let answering = match request {
+            Ok(GsvRequest::CronRun(run)) => return self.start_run(id, run, held).map(|()| None),
             Ok(request) => {
                 dispatch::dispatch_request(door, peer, method, request, self.door.cards.current_moment()).left_future()
             }
             Err(fault) => nodes::refuse_result(door, peer, method, params, fault).right_future(),
         };
-        let work = async move {
-            let answer = match answering.await {
-                Ok(payload) => frame::encode_response(&id, &payload).into(),
-                Err(fault) => frame::encode_error(&id, &fault).into(),
-            };
-            (answer, held)
-        };
+        let work = async move { (answer_frame(&id, answering.await), held) };
         if method.table_row().deadline.is_deferred() {
             // It waits for another party and delays nothing. Its effect does not depend on the peer's stay.
             let outbox = self.outbox.clone();
@@ -430,25 +424,32 @@ impl<'a> GsvConnection<'a> {
                 outbox.send_in_turn(answer).await;
             });
         } else {
-            let requests = self.ordered_requests.get_or_insert_with(|| start_ordered_requests(self.outbox.clone()));
-            // It ends only by a bug; then no request would ever be answered.
-            requests.send(work.boxed()).map_err(|_| DisconnectReason::Gone)?;
+            self.push_ordered(work.map(Some).boxed())?;
         }
         Ok(None)
     }
-}
 
-/// Starts the task that handles requests one after the other, to the last of them.
-fn start_ordered_requests(outbox: ConnectionOutbox) -> mpsc::UnboundedSender<RequestFuture> {
-    let (requests, mut works) = mpsc::unbounded_channel::<RequestFuture>();
-    tokio::spawn(async move {
-        while let Some(work) = works.recv().await {
-            let (answer, _held) = work.await;
-            // A peer that is gone needs no answer.
-            let _ = outbox.send_frame(answer);
-        }
-    });
-    requests
+    /// Starts jobs in the order of requests. Their ends are waited for apart, and delay nothing.
+    fn start_run(&mut self, id: GsvRequestId, run: CronRunParams, held: RequestPermit) -> Result<(), DisconnectReason> {
+        let (door, peer, outbox) = (Arc::clone(self.door), Arc::clone(&self.peer), self.outbox.clone());
+        let work = async move {
+            let started = match dispatch::start_jobs(&door, &peer, &run).await {
+                Ok(started) => started,
+                Err(fault) => return Some((answer_frame(&id, Err(fault)), held)),
+            };
+            tokio::spawn(async move {
+                outbox.send_in_turn(answer_frame(&id, started.wait_ends(&door, &peer).await)).await;
+                drop(held);
+            });
+            None
+        };
+        self.push_ordered(work.boxed())
+    }
+
+    fn push_ordered(&mut self, request: RequestFuture) -> Result<(), DisconnectReason> {
+        let requests = self.ordered_requests.get_or_insert_with(|| OrderedRequests::start(self.outbox.clone()));
+        if requests.push(request) { Ok(()) } else { Err(DisconnectReason::Gone) }
+    }
 }
 
 /// Client that subscribed to streamed output.

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use countersign_http::listen::peer;
 use countersign_protocol::gsv::{
     GsvError, GsvRequest, Method, code,
+    cron::CronRunParams,
     method::{MethodDeadline, MethodScope},
 };
 use tokio::time::timeout;
@@ -22,12 +23,8 @@ pub(super) async fn dispatch_request(
     request: GsvRequest,
     came: chat::CardMoment,
 ) -> MethodResult {
-    let row = method.table_row();
-    let acts = matches!(row.scope, MethodScope::Chat | MethodScope::Admin | MethodScope::Channel);
-    if acts && !peer.end.may_decide().await {
-        return Err(GsvError::new(code::FORBIDDEN, peer::REFUSED));
-    }
-    let within = match row.deadline {
+    check_may_act(&peer, method).await?;
+    let within = match method.table_row().deadline {
         MethodDeadline::Tool => Some(door.settings.tool_timeout()),
         MethodDeadline::Milliseconds(milliseconds) => Some(Duration::from_millis(milliseconds)),
         // These methods limit their time themselves.
@@ -38,6 +35,28 @@ pub(super) async fn dispatch_request(
         Some(within) => timeout(within, work).await.unwrap_or_else(|_| Err(GsvError::timed_out())),
         None => work.await,
     }
+}
+
+/// Refuses a request that acts, if a command of an agent sent it.
+async fn check_may_act(peer: &ConnectedPeer, method: Method) -> Result<(), GsvError> {
+    let acts = matches!(method.table_row().scope, MethodScope::Chat | MethodScope::Admin | MethodScope::Channel);
+    if acts && !peer.end.may_decide().await {
+        return Err(GsvError::new(code::FORBIDDEN, peer::REFUSED));
+    }
+    Ok(())
+}
+
+/// Starts the jobs of a `cron.run` of a peer that is permitted. Their ends are waited for apart.
+///
+/// # Errors
+/// 403 for a command of an agent, 500 with the reason why none was started.
+pub(super) async fn start_jobs(
+    door: &Arc<GsvAdapter>,
+    peer: &ConnectedPeer,
+    run: &CronRunParams,
+) -> Result<automation::StartedJobs, GsvError> {
+    check_may_act(peer, Method::CronRun).await?;
+    automation::begin_run(door, run).await
 }
 
 async fn route_request(
@@ -84,7 +103,7 @@ async fn route_request(
         | GsvRequest::CronUpdate(_)
         | GsvRequest::CronRemove(_)
         | GsvRequest::CronRun(_)
-        | GsvRequest::CronRuns(_) => automation::handle_request(door, peer, method, request).await,
+        | GsvRequest::CronRuns(_) => automation::handle_request(door, method, request).await,
         GsvRequest::WorkspaceList(_)
         | GsvRequest::WorkspaceRead(_)
         | GsvRequest::WorkspaceWrite(_)

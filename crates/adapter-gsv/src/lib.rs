@@ -16,6 +16,7 @@ mod environments;
 mod local_node_auth;
 mod method_result;
 mod nodes;
+mod ordered_requests;
 mod outbox;
 mod peer;
 mod prompt;

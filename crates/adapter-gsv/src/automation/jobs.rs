@@ -208,24 +208,42 @@ pub(super) async fn remove_job(door: &Arc<GsvAdapter>, id: &str) -> Result<cron:
     Ok(cron::CronRemoveResult { ok: true, removed: reply == EngineReply::Done })
 }
 
-pub(super) async fn cron_run(door: &Arc<GsvAdapter>, peer: &ConnectedPeer, run: cron::CronRunParams) -> MethodResult {
-    Ok(RawJson::from_wire(&run_jobs(door, peer, run).await?))
+/// Jobs that a `cron.run` started, and whose ends it waits for.
+pub(crate) struct StartedJobs {
+    facts: FactFollower<Arc<RecordedFact>>,
+    /// Firings, or the result of the selected job if it runs already.
+    fired: Result<Vec<FiringId>, cron::JobRunResult>,
 }
 
-/// Starts jobs, and waits for their ends. The jobs continue if the caller disconnects.
+/// Starts jobs.
 ///
 /// # Errors
-/// 500 with the reason why none ran, 503 if the caller has disconnected.
-async fn run_jobs(
+/// 500 with the reason why none was started.
+pub(crate) async fn begin_run(door: &Arc<GsvAdapter>, run: &cron::CronRunParams) -> Result<StartedJobs, GsvError> {
+    let facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(gateway_closing)?;
+    Ok(StartedJobs { facts, fired: fire_jobs(door, run).await? })
+}
+
+impl StartedJobs {
+    /// Waits for their ends, and returns the answer. The jobs continue if the caller disconnects.
+    ///
+    /// # Errors
+    /// 503 if the caller has disconnected.
+    pub(crate) async fn wait_ends(self, door: &Arc<GsvAdapter>, peer: &ConnectedPeer) -> MethodResult {
+        let result = match self.fired {
+            Ok(fired) => wait_ends(door, peer, self.facts, fired).await?,
+            Err(skipped) => cron::CronRunResult { ok: true, ran: 0, results: vec![skipped] },
+        };
+        Ok(RawJson::from_wire(&result))
+    }
+}
+
+async fn wait_ends(
     door: &Arc<GsvAdapter>,
     peer: &ConnectedPeer,
-    run: cron::CronRunParams,
+    mut facts: FactFollower<Arc<RecordedFact>>,
+    fired: Vec<FiringId>,
 ) -> Result<cron::CronRunResult, GsvError> {
-    let mut facts = door.context.handle.follow_facts(fact_of_schedule).await.ok_or_else(gateway_closing)?;
-    let fired = match fire_jobs(door, &run).await? {
-        Ok(fired) => fired,
-        Err(skipped) => return Ok(cron::CronRunResult { ok: true, ran: 0, results: vec![skipped] }),
-    };
     let mut results = BTreeMap::new();
     let mut spoke = begun_firings(door, fired.clone()).await?;
     while results.len() < fired.len() {

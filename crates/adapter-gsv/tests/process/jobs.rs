@@ -240,6 +240,20 @@ fn a_job_that_is_due_already_and_is_forced_runs_once_and_is_waited_for() {
 }
 
 #[test]
+fn jobs_are_started_in_the_order_of_the_requests_of_a_connection() {
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
+    let latch = Latch::default();
+    for number in 1..=3 {
+        scene.provider.script_replies([ProviderReply::new(vec![ReplyPart::Until(latch.clone()), text_part("done")])]);
+        let job = add(&mut peer, task(&format!("n{number}"), "go"));
+        peer.send_request("cron.run", json!({ "id": job["id"], "mode": "force" }));
+        assert_eq!(peer.expect_ok("cron.status", json!({}))["runningCount"], number);
+    }
+    latch.open();
+}
+
+#[test]
 fn a_run_that_takes_too_long_or_fails_says_so() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();
