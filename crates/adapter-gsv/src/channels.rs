@@ -132,7 +132,7 @@ pub(super) async fn handle_request(
                 let message = "Channel not authorized for this account";
                 return Err(GsvError::new(code::FORBIDDEN, message));
             }
-            Ok(RawJson::from_wire(&inbound::handle_inbound(door, *inbound, came).await?))
+            Ok(RawJson::from_wire(&inbound::handle_inbound(door, *inbound, None, came).await?))
         }
         GsvRequest::ChannelsList => accounts::list_channels(door).await,
         GsvRequest::ChannelStart(params) => accounts::start_account(door, params).await,

@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
+    chat_place::ChatPlace,
     client::{BotResponse, BotTransport},
     health::HealthTracker,
     wire::{InlineKeyboard, ResponseEnvelope, TelegramMessage, TelegramUpdate},
@@ -47,6 +48,16 @@ pub(super) enum BotCallFailure {
     Unreachable(String),
 }
 
+impl BotCallFailure {
+    /// Reports whether it is about the topic that a message was for.
+    pub(super) fn is_about_topic(&self) -> bool {
+        const PHRASES: [&str; 4] = ["message thread not found", "topic_closed", "topic_deleted", "topic_id_invalid"];
+        let Self::Refused(words) = self else { return false };
+        let words = words.to_lowercase();
+        PHRASES.iter().any(|phrase| words.contains(phrase))
+    }
+}
+
 /// Wait between attempts: one second, half as much again each time, thirty at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetryBackoff(Duration);
@@ -76,11 +87,23 @@ pub(super) struct MessageTarget {
     pub(super) reply_to: Option<i64>,
 }
 
+impl MessageTarget {
+    /// Returns the chat without the topic, if the failure is about the topic: a message that is not seen is worse than one in the wrong
+    /// place.
+    pub(super) fn without_topic(self, failure: &BotCallFailure) -> Option<Self> {
+        let topic = self.topic.filter(|_| failure.is_about_topic())?;
+        tracing::warn!(topic, "the topic accepts no messages; sending to the chat without the topic");
+        Some(Self { topic: None, ..self })
+    }
+}
+
 /// A bot that can be called.
 #[derive(Clone)]
 pub(super) struct BotClient {
     transport: Arc<dyn BotTransport>,
     health: HealthTracker,
+    /// True if a refused call says that the messenger does not work.
+    counts_refusals: bool,
 }
 
 impl std::fmt::Debug for BotClient {
@@ -91,7 +114,12 @@ impl std::fmt::Debug for BotClient {
 
 impl BotClient {
     pub(super) fn new(transport: Arc<dyn BotTransport>, health: HealthTracker) -> Self {
-        Self { transport, health }
+        Self { transport, health, counts_refusals: true }
+    }
+
+    /// Returns a client for chats of people: one of them that takes no message says nothing about the messenger.
+    pub(super) fn for_chats(&self) -> Self {
+        Self { counts_refusals: false, ..self.clone() }
     }
 
     /// Asks who the bot is, which shows whether its token is good.
@@ -112,9 +140,12 @@ impl BotClient {
         Ok(ChatInfo { title: shown_name(&chat, &["title", "username", "first_name"]), kind })
     }
 
-    /// Shows in a chat that something is being written.
-    pub(super) async fn show_typing(&self, chat: i64) -> Result<(), BotCallFailure> {
-        let action = json!({ "chat_id": chat, "action": "typing" });
+    /// Shows in a chat or topic that something is being written.
+    pub(super) async fn show_typing(&self, place: ChatPlace) -> Result<(), BotCallFailure> {
+        let mut action = json!({ "chat_id": place.chat, "action": "typing" });
+        if let Some(topic) = place.topic {
+            action["message_thread_id"] = json!(topic);
+        }
         self.call("sendChatAction", &action, PATIENCE).await.map(drop)
     }
 
@@ -140,8 +171,7 @@ impl BotClient {
         }
     }
 
-    /// Sends a message, and returns it as it was sent. If the topic is gone or closed it goes to the chat without one: a card that
-    /// is not seen is worse than one in the wrong place.
+    /// Sends a message, and returns it as it was sent. If the topic is gone or closed it goes to the chat without one.
     pub(super) async fn send_message(
         &self,
         to: MessageTarget,
@@ -149,14 +179,11 @@ impl BotClient {
         keys: Option<&InlineKeyboard>,
     ) -> Result<TelegramMessage, BotCallFailure> {
         match self.send_once(to, text, keys).await {
-            Err(BotCallFailure::Refused(words)) if to.topic.is_some() && says_no_topic(&words) => {
-                tracing::warn!(
-                    topic = to.topic,
-                    "the topic accepts no messages; sending to the chat without the topic"
-                );
-                self.send_once(MessageTarget { topic: None, ..to }, text, keys).await
-            }
-            sent => sent,
+            Err(failure) => match to.without_topic(&failure) {
+                Some(to) => self.send_once(to, text, keys).await,
+                None => Err(failure),
+            },
+            Ok(sent) => Ok(sent),
         }
     }
 
@@ -267,6 +294,11 @@ impl BotClient {
                 self.health.record_success();
                 Err(failure)
             }
+            Err(failure @ BotCallFailure::Refused(_)) if !self.counts_refusals => {
+                tracing::warn!(method, %failure, "a chat refused a Bot API call");
+                self.health.record_success();
+                Err(failure)
+            }
             Err(failure) => Err(self.record_failure(method, failure)),
         }
     }
@@ -306,14 +338,6 @@ pub(super) struct CallbackNotice {
 fn shown_name(value: &Value, members: &[&str]) -> String {
     let text = members.iter().find_map(|member| value[*member].as_str()).unwrap_or("without a name");
     countersign_view::escape(text, countersign_view::LineMode::One).into_owned()
-}
-
-/// Reports whether a refusal is about the topic that a message was for.
-fn says_no_topic(words: &str) -> bool {
-    let words = words.to_lowercase();
-    ["message thread not found", "topic_closed", "topic_deleted", "topic_id_invalid"]
-        .iter()
-        .any(|phrase| words.contains(phrase))
 }
 
 /// Reads the result in an answer.

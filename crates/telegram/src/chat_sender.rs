@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::{
     bot::{BotCallFailure, BotClient, MessageTarget},
+    chat_place::{ChatPlace, UnknownPlace},
     files::{self, AttachedFile, FileFetchError},
     uploads::{self, CAPTION},
 };
@@ -34,8 +35,8 @@ pub enum ChatType {
 /// A message of a person to the bot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomingChatMessage {
-    /// In which chat.
-    pub chat: i64,
+    /// In which chat, or topic of it.
+    pub place: ChatPlace,
     /// Of which kind it is.
     pub chat_type: ChatType,
     /// Title of a group.
@@ -50,6 +51,8 @@ pub struct IncomingChatMessage {
     pub username: Option<String>,
     /// Text; empty if only something else comes.
     pub text: String,
+    /// Text from which commands and answers are read: the same without the name of the bot at its ends.
+    pub reply: String,
     /// Files that come with it.
     pub files: Vec<AttachedFile>,
     /// Its kind, if it is neither a text nor a file.
@@ -118,32 +121,39 @@ impl ChatSender {
     }
 
     async fn send_delivery(&self, letter: &OutboundDelivery) -> DeliveryOutcome {
-        let Ok(mut chat) = letter.owed.to.chat.parse::<i64>() else {
-            return DeliveryOutcome::Refused("this is no chat of Telegram".to_owned());
+        let ChatPlace { chat, topic } = match letter.owed.to.chat.parse() {
+            Ok(place) => place,
+            Err(unknown) => return DeliveryOutcome::Refused(UnknownPlace::to_string(&unknown)),
         };
-        let mut to = letter.owed.reply_to.as_deref().and_then(|id| id.rsplit_once(':')?.1.parse().ok());
+        let reply_to = letter.owed.reply_to.as_deref().and_then(|id| id.rsplit_once(':')?.1.parse().ok());
+        let mut to = MessageTarget { chat, topic, reply_to };
         let text = letter.text.trim();
         let caption = letter.media.as_ref().map(|_| text).filter(|text| text.encode_utf16().count() <= CAPTION);
         let mut parts = split_text(if caption.is_some() { "" } else { text }).into_iter().peekable();
         while let Some(part) = parts.peek() {
-            match self.0.send_message(MessageTarget { chat, topic: None, reply_to: to }, part, None).await {
+            match self.0.send_message(to, part, None).await {
                 Ok(_) => {
-                    to = None;
+                    to.reply_to = None;
                     parts.next();
                 }
                 // The message that it answers is of the chat that was.
-                Err(BotCallFailure::Moved(other)) if other != chat => (chat, to) = (other, None),
+                Err(BotCallFailure::Moved(other)) if other != to.chat => {
+                    to = MessageTarget { chat: other, reply_to: None, ..to };
+                }
                 Err(failure) => return delivery_outcome(failure),
             }
         }
         let Some(file) = &letter.media else { return DeliveryOutcome::Delivered };
-        match uploads::send_file(&self.0, chat, file, caption, to).await {
+        match uploads::send_file(&self.0, to, file, caption).await {
             Ok(()) => DeliveryOutcome::Delivered,
             // The message that it answers is of the chat that was.
-            Err(BotCallFailure::Moved(other)) => match uploads::send_file(&self.0, other, file, caption, None).await {
-                Ok(()) => DeliveryOutcome::Delivered,
-                Err(failure) => delivery_outcome(failure),
-            },
+            Err(BotCallFailure::Moved(other)) => {
+                let to = MessageTarget { chat: other, reply_to: None, ..to };
+                match uploads::send_file(&self.0, to, file, caption).await {
+                    Ok(()) => DeliveryOutcome::Delivered,
+                    Err(failure) => delivery_outcome(failure),
+                }
+            }
             Err(failure) => delivery_outcome(failure),
         }
     }
@@ -167,9 +177,9 @@ impl ChannelTransport for ChatSender {
 
     fn show_typing<'a>(&'a self, at: &'a ChatAddress) -> BoxFuture<'a, ()> {
         let works = async {
-            if let Ok(chat) = at.chat.parse() {
+            if let Ok(place) = at.chat.parse() {
                 // It is only shown for a moment: a failure does not matter.
-                let _ = self.0.show_typing(chat).await;
+                let _ = self.0.show_typing(place).await;
             }
         };
         works.boxed()

@@ -6,10 +6,12 @@
 mod bot;
 mod bot_check;
 mod card_writer;
+mod chat_place;
 mod chat_sender;
 mod client;
 mod files;
 mod health;
+mod mentions;
 mod poll;
 mod rates;
 mod refs;
@@ -38,6 +40,7 @@ use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+pub use self::chat_place::{ChatPlace, UnknownPlace};
 pub use self::chat_sender::{ChatSender, ChatType, InboundHandler, InboundHook, IncomingChatMessage, UpdateFlow};
 pub use self::files::{AttachedFile, FileFetchError, FileKind};
 pub use self::{
@@ -253,7 +256,7 @@ impl TelegramMessenger {
 
     /// Writes what agents say to people.
     pub fn chat_sender(&self) -> Arc<ChatSender> {
-        Arc::new(ChatSender::new(self.bot.clone()))
+        Arc::new(ChatSender::new(self.bot.for_chats()))
     }
 
     /// Returns its health.

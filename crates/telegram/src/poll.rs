@@ -18,7 +18,7 @@ use super::{
     MessengerContext, SURFACE,
     bot::{BotCallFailure, CallbackNotice, RetryBackoff},
     chat_sender::{ChatType, IncomingChatMessage, UpdateFlow},
-    files,
+    files, mentions,
     refs::{ButtonAction, CardLocation},
     wire::{CallbackQuery, TelegramMessage, TelegramUpdate, TelegramUser},
 };
@@ -260,6 +260,7 @@ impl UpdatePoller {
     async fn on_message(&self, message: TelegramMessage, own: &str) -> UpdateFlow {
         let Some(ear) = &self.shared.ear else { return UpdateFlow::Next };
         let (files, other) = (files::attached_files(&message), files::other_kind(&message));
+        let place = message.place();
         let Some(from) = message.from else { return UpdateFlow::Next };
         let text = message.text.or(message.caption).unwrap_or_default();
         let chat_type = match message.chat.kind.as_deref() {
@@ -268,10 +269,12 @@ impl UpdatePoller {
             Some(_) => ChatType::Group,
         };
         let named = format!("@{own}");
-        let replied = message.reply_to_message.and_then(|to| to.from?.username);
+        // Messages in a topic reply to the one that created it, if to no other: that says nothing of whom they are for.
+        let replied = message.reply_to_message.filter(|to| Some(to.message_id) != place.topic);
+        let replied = replied.and_then(|to| to.from?.username);
         let is_meant = chat_type == ChatType::Private
             || text.starts_with('/')
-            || text.to_lowercase().contains(&named.to_lowercase())
+            || mentions::names_bot(&text, &named)
             || replied.is_some_and(|name| name.eq_ignore_ascii_case(own));
         let is_something = !text.trim().is_empty() || !files.is_empty() || other.is_some();
         if !is_meant || !is_something {
@@ -279,14 +282,15 @@ impl UpdatePoller {
         }
         let Some(hear) = ear.listener().await else { return UpdateFlow::Over };
         let written = IncomingChatMessage {
-            chat: message.chat.id,
+            place,
             chat_type,
             title: message.chat.title,
             message: message.message_id,
             from: from.id,
             name: from.first_name,
             username: from.username,
-            text: plain_command(&text, &named),
+            reply: mentions::reply_text(&text, &named),
+            text: mentions::plain_command(&text, &named),
             files,
             other,
         };
@@ -367,16 +371,6 @@ fn answer_in_words(engine: &Engine, gate: &gate::Gate, text: &str) -> GateReply 
         numbers.map(label).collect::<Option<Vec<_>>>()
     });
     GateReply::Say(numbered.unwrap_or_else(|| vec![text.to_owned()]))
-}
-
-/// Returns a text in which a command has its usual name: in groups Telegram appends the bot's name to it.
-fn plain_command(text: &str, named: &str) -> String {
-    let (word, rest) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
-    let is_named = word.starts_with('/') && word.to_lowercase().ends_with(&named.to_lowercase());
-    match word.len().checked_sub(named.len()).filter(|at| is_named && word.is_char_boundary(*at)) {
-        Some(at) => format!("{}{rest}", &word[..at]),
-        None => text.to_owned(),
-    }
 }
 
 /// Waits before the next attempt. False if there is no use in one.

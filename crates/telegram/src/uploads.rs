@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::bot::{BotCallFailure, BotClient};
+use super::bot::{BotCallFailure, BotClient, MessageTarget};
 use crate::transport::Attachment;
 
 /// Longest caption of a file, in units of UTF-16.
@@ -24,21 +24,36 @@ fn best_method(file: &Attachment) -> UploadMethod {
     }
 }
 
-/// Sends a file as its own kind, or as a plain file if it is not taken as that.
+/// Sends a file as its own kind, or as a plain file if it is not taken as that. If the topic is gone or closed it goes to the chat without
+/// one.
 ///
 /// # Errors
 /// Why it was not sent.
 pub(super) async fn send_file(
     bot: &BotClient,
-    chat: i64,
+    to: MessageTarget,
     file: &Attachment,
     caption: Option<&str>,
-    to: Option<i64>,
+) -> Result<(), BotCallFailure> {
+    match upload_as_best(bot, to, file, caption).await {
+        Err(failure) => match to.without_topic(&failure) {
+            Some(to) => upload_as_best(bot, to, file, caption).await,
+            None => Err(failure),
+        },
+        Ok(()) => Ok(()),
+    }
+}
+
+async fn upload_as_best(
+    bot: &BotClient,
+    to: MessageTarget,
+    file: &Attachment,
+    caption: Option<&str>,
 ) -> Result<(), BotCallFailure> {
     let best = best_method(file);
-    match attempt_upload(bot, best, chat, file, caption, to).await {
-        Err(BotCallFailure::Refused(_)) if best != DOCUMENT => {
-            attempt_upload(bot, DOCUMENT, chat, file, caption, to).await
+    match attempt_upload(bot, best, to, file, caption).await {
+        Err(failure @ BotCallFailure::Refused(_)) if best != DOCUMENT && !failure.is_about_topic() => {
+            attempt_upload(bot, DOCUMENT, to, file, caption).await
         }
         sent => sent,
     }
@@ -47,18 +62,20 @@ pub(super) async fn send_file(
 async fn attempt_upload(
     bot: &BotClient,
     (method, field): UploadMethod,
-    chat: i64,
+    to: MessageTarget,
     file: &Attachment,
     caption: Option<&str>,
-    to: Option<i64>,
 ) -> Result<(), BotCallFailure> {
     let mut form = MultipartForm::default();
-    form.add_field("chat_id", &chat.to_string());
+    form.add_field("chat_id", &to.chat.to_string());
+    if let Some(topic) = to.topic {
+        form.add_field("message_thread_id", &topic.to_string());
+    }
     if let Some(caption) = caption.filter(|caption| !caption.is_empty()) {
         form.add_field("caption", caption);
     }
-    if let Some(to) = to {
-        let reply = serde_json::json!({ "message_id": to, "allow_sending_without_reply": true });
+    if let Some(message_id) = to.reply_to {
+        let reply = serde_json::json!({ "message_id": message_id, "allow_sending_without_reply": true });
         form.add_field("reply_parameters", &Value::to_string(&reply));
     }
     form.add_file(field, file);

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
+use super::chat_place::ChatPlace;
+
 /// The bot itself, or a person in a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct TelegramUser {
@@ -23,6 +25,9 @@ pub(super) struct TelegramChat {
     pub(super) kind: Option<String>,
     #[serde(default)]
     pub(super) title: Option<String>,
+    /// True for a supergroup with topics.
+    #[serde(default)]
+    pub(super) is_forum: Option<bool>,
 }
 
 /// A file as a message names it.
@@ -44,6 +49,12 @@ pub(super) struct TelegramFile {
 pub(super) struct TelegramMessage {
     pub(super) message_id: i64,
     pub(super) chat: TelegramChat,
+    /// Number of the topic, or of another thread of messages.
+    #[serde(default)]
+    pub(super) message_thread_id: Option<i64>,
+    /// True in a topic. Replies in the General of a forum, and in groups without topics, have the number of a thread that is none.
+    #[serde(default)]
+    pub(super) is_topic_message: Option<bool>,
     #[serde(default)]
     pub(super) from: Option<TelegramUser>,
     #[serde(default)]
@@ -83,6 +94,18 @@ pub(super) struct TelegramMessage {
     pub(super) story: Option<IgnoredAny>,
     #[serde(default)]
     pub(super) paid_media: Option<IgnoredAny>,
+}
+
+impl TelegramMessage {
+    /// Returns the place of the message: its chat, or its topic.
+    pub(super) fn place(&self) -> ChatPlace {
+        let is_topic = self.is_topic_message.unwrap_or_else(|| {
+            // A server may leave the mark out. A message that begins no thread of replies is in a topic.
+            self.chat.is_forum == Some(true) && self.reply_to_message.is_none()
+        });
+        let topic = self.message_thread_id.filter(|topic| is_topic && *topic != super::GENERAL);
+        ChatPlace { chat: self.chat.id, topic }
+    }
 }
 
 /// A button was tapped.

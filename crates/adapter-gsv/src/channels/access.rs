@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_protocol::gsv::channel::{ChannelInboundParams, SenderAccess, SenderPolicy, sender_access};
+use countersign_protocol::gsv::channel::{ChannelInboundParams, ChatPeer, SenderAccess, SenderPolicy, sender_access};
 use serde_json::Value;
 
 use super::{
@@ -41,7 +41,11 @@ pub(super) fn check_sender(door: &Arc<GsvAdapter>, inbound: &ChannelInboundParam
         let may_decide = door.context.config.telegram.iter().flat_map(|telegram| &telegram.allowed_users);
         allowed.extend(may_decide.filter(|user| user.to_string() == addresses::sender_id(inbound)).map(i64::to_string));
     }
-    sender_access(policy, &allowed, &inbound.peer, inbound.sender.as_ref())
+    let decide = |peer: &ChatPeer| sender_access(policy, &allowed, peer, inbound.sender.as_ref());
+    match addresses::chat_of_topic(inbound) {
+        Some(chat) if decide(&chat) == SenderAccess::Allowed => SenderAccess::Allowed,
+        Some(_) | None => decide(&inbound.peer),
+    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,22 @@ pub(super) fn chat_address(inbound: &ChannelInboundParams) -> ChatAddress {
     }
 }
 
+/// Returns what a prompt adds for answers in this chat: in groups of Telegram the bot gets only messages that are meant for it.
+pub(super) fn reply_hint(to: &ChatAddress) -> &'static str {
+    if to.account.network == TELEGRAM && to.kind != AddressKind::Dm {
+        "\nIn this chat, reply to this message or name the bot."
+    } else {
+        ""
+    }
+}
+
+/// Returns the chat of a topic of a forum, if a message came from one: settings for a chat apply to its topics.
+pub(super) fn chat_of_topic(inbound: &ChannelInboundParams) -> Option<ChatPeer> {
+    let place: telegram::ChatPlace = inbound.peer.id.parse().ok().filter(|_| inbound.channel == TELEGRAM)?;
+    place.topic?;
+    Some(ChatPeer { id: place.whole_chat().to_string(), ..inbound.peer.clone() })
+}
+
 /// Converts a chat to the form of the wire.
 pub(crate) fn chat_peer(address: &ChatAddress) -> ChatPeer {
     let kind = match address.kind {

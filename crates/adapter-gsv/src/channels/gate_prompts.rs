@@ -26,7 +26,7 @@ use super::{
         delivery::{self, DeliveryError},
         registry::key_of,
     },
-    pairing, transport,
+    addresses, pairing, transport,
 };
 
 /// Prefix of the key of an outbound message that shows a gate.
@@ -208,8 +208,10 @@ impl GatePrompter {
         let text = texts.into_iter().next().flatten();
         let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) else { return Some(true) };
         let message = OutboundRequest {
+        let mut text = prompt_text(prompt.gate, &request, &prompt.scopes, &prompt.cwd, prompt.more);
+        text.push_str(addresses::reply_hint(&prompt.origin.from));
             to: prompt.origin.from.clone(),
-            text: prompt_text(prompt.gate, &request, &prompt.scopes, &prompt.cwd, prompt.more).into(),
+            text: text.into(),
             session: Some(session.as_str().to_owned()),
             reply_to: prompt.origin.message.clone(),
             key: Some(format!("{ASK}{}", prompt.gate)),

@@ -1,6 +1,6 @@
 //! Inbound messages of chat networks: access check, agent and session.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use countersign_core::{
     channel::{ChatAddress, MessageOrigin, OutboundRequest},
@@ -8,7 +8,7 @@ use countersign_core::{
 };
 use countersign_protocol::gsv::{
     GsvError,
-    channel::{ChannelInboundParams, ChannelInboundResult, PeerKind, SenderAccess},
+    channel::{ChannelInboundParams, ChannelInboundResult, ChatPeer, PeerKind, SenderAccess},
     chat::{ChatSendResult, Directives},
     command::{ChatCommand, ReplyStyle},
     directive,
@@ -28,18 +28,20 @@ use super::{
 /// Reply to a command that a process did before it died, without a reply.
 const DONE_BEFORE: &str = "This was done, and the gateway was restarted before it could say more.";
 
-/// Handles a message that came at this moment.
+/// Handles a message that came at this moment. Commands and answers are read from `reply`, or else from its text.
 ///
 /// # Errors
 /// 400 for an invalid message, 500 if it was not recorded: then it may come again.
 pub(super) async fn handle_inbound(
     door: &Arc<GsvAdapter>,
     inbound: ChannelInboundParams,
+    reply: Option<&str>,
     came: CardMoment,
 ) -> Result<ChannelInboundResult, GsvError> {
     if inbound.text.trim().is_empty() && inbound.media.is_empty() {
         return Err(GsvError::bad_request("message.text or message.media required"));
     }
+    let reply = reply.unwrap_or(&inbound.text);
     let from = addresses::chat_address(&inbound);
     match access::check_sender(door, &inbound) {
         SenderAccess::Allowed => {}
@@ -50,7 +52,8 @@ pub(super) async fn handle_inbound(
     }
     let tree = door.settings.tree();
     let agent = bound_agent(&tree, &inbound).unwrap_or_else(|| door.settings.default_agent());
-    let key = door.settings.key_scheme().chat_session_key(&agent, &inbound.channel, &inbound.account, &inbound.peer);
+    let peer = session_peer(&inbound);
+    let key = door.settings.key_scheme().chat_session_key(&agent, &inbound.channel, &inbound.account, &peer);
     let run = inbound.message_id.as_ref().map(|id| run_name(&from, id));
     let origin = MessageOrigin {
         by: addresses::sender_principal(&inbound.channel, addresses::sender_id(&inbound)),
@@ -68,7 +71,8 @@ pub(super) async fn handle_inbound(
             run_id: run.clone(),
             directives: Directives::default(),
         };
-        let taken = if is_answer { begun() } else { repeated_result(door, &inbound, &key).unwrap_or_else(begun) };
+        let taken =
+            if is_answer { begun() } else { repeated_result(door, &inbound, reply, &key).unwrap_or_else(begun) };
         // The chat has the outcome, unless the process died in between.
         match &taken {
             ChannelInboundResult::Command { .. } => send_reply(door, &inbound, from, DONE_BEFORE).await?,
@@ -79,7 +83,8 @@ pub(super) async fn handle_inbound(
         }
         return Ok(taken);
     }
-    let spoken = MessageInput { text: &inbound.text, before: message_prefix(door, &inbound), media: &inbound.media };
+    let before = message_prefix(door, &inbound);
+    let spoken = MessageInput { text: &inbound.text, reply, before, media: &inbound.media };
     let sent = send_input(door, &key, spoken, run, &speaker).await?;
     let (taken, reply_text) = match sent {
         ChatSendResult::Started { run_id, directives, .. } => {
@@ -135,9 +140,10 @@ async fn is_received(door: &Arc<GsvAdapter>, from: &ChatAddress, id: Option<&str
 fn repeated_result(
     door: &GsvAdapter,
     inbound: &ChannelInboundParams,
+    reply: &str,
     session_key: &str,
 ) -> Option<ChannelInboundResult> {
-    let text = inbound.text.trim_start();
+    let text = reply.trim_start();
     let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     let answers = || ["approve", "deny"].into_iter().find(|name| word.strip_prefix('/') == Some(*name));
     let session_key = session_key.to_owned();
@@ -150,18 +156,30 @@ fn repeated_result(
         .then(|| ChannelInboundResult::DirectiveOnly { session_key, response: parsed.acknowledgement() })
 }
 
-/// Returns the agent to which a binding sends a message: the first that fits.
+/// Returns the peer whose session a message belongs to. Each topic of a forum has a session of its own; a chat with one person is one
+/// conversation in all its topics.
+fn session_peer(inbound: &ChannelInboundParams) -> Cow<'_, ChatPeer> {
+    match addresses::chat_of_topic(inbound).filter(|_| inbound.peer.kind == PeerKind::Dm) {
+        Some(chat) => Cow::Owned(chat),
+        None => Cow::Borrowed(&inbound.peer),
+    }
+}
+
+/// Returns the agent to which a binding sends a message: the first that fits. A binding of a chat fits for its topics.
 fn bound_agent(tree: &Value, inbound: &ChannelInboundParams) -> Option<String> {
     let is = |expected: &Value, given: &str| expected.is_null() || expected.as_str() == Some(given);
     // A network may spell its name with other capitals than the settings do.
     let is_network = |expected: &Value| {
         expected.is_null() || expected.as_str().is_some_and(|name| name.eq_ignore_ascii_case(&inbound.channel))
     };
+    let chat = addresses::chat_of_topic(inbound);
+    let is_chat =
+        |expected: &Value| is(expected, &inbound.peer.id) || chat.as_ref().is_some_and(|chat| is(expected, &chat.id));
     let fits = |pattern: &Value| {
         is_network(&pattern["channel"])
             && is(&pattern["accountId"], &inbound.account)
             && is(&pattern["peer"]["kind"], inbound.peer.kind.name())
-            && is(&pattern["peer"]["id"], &inbound.peer.id)
+            && is_chat(&pattern["peer"]["id"])
     };
     let mut bindings = tree["agents"]["bindings"].as_array().into_iter().flatten();
     // A binding for everything is written without `match`.
@@ -189,10 +207,13 @@ fn clock_time(door: &GsvAdapter) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_protocol::gsv::channel::{ChannelInboundParams, ChatPeer, PeerKind};
+    use countersign_protocol::gsv::{
+        channel::{ChannelInboundParams, ChatPeer, PeerKind},
+        key::SessionKeyScheme,
+    };
     use serde_json::json;
 
-    use super::{bound_agent, run_name};
+    use super::{bound_agent, run_name, session_peer};
     use crate::channels::addresses;
 
     fn inbound(channel: &str, account: &str, kind: PeerKind, id: &str) -> ChannelInboundParams {
@@ -225,6 +246,40 @@ mod tests {
         ] {
             assert_eq!(bound_agent(&tree, &message).as_deref(), want, "{case}");
         }
+    }
+
+    #[test]
+    fn a_binding_of_a_forum_fits_for_its_topics_and_that_of_a_topic_for_no_other() {
+        let of = |agent: &str, id: &str| json!({ "agentId": agent, "match": { "channel": "telegram", "peer": { "kind": "group", "id": id } } });
+        let tree = json!({ "agents": { "bindings": [of("nine", "-5:topic:9"), of("forum", "-5")] } });
+        for (network, id, want) in [
+            ("telegram", "-5", Some("forum")),
+            ("telegram", "-5:topic:9", Some("nine")),
+            ("telegram", "-5:topic:12", Some("forum")),
+            ("telegram", "-6:topic:9", None),
+            ("wx", "-5:topic:12", None),
+        ] {
+            assert_eq!(
+                bound_agent(&tree, &inbound(network, "a", PeerKind::Group, id)).as_deref(),
+                want,
+                "{network} {id}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_topic_of_a_forum_has_a_session_and_those_of_one_person_share_it() {
+        let keys = SessionKeyScheme::default();
+        let key = |kind, id| {
+            let inbound = inbound("telegram", "default", kind, id);
+            keys.chat_session_key("main", "telegram", "default", &session_peer(&inbound))
+        };
+        assert_eq!(key(PeerKind::Group, "-5"), "agent:main:telegram:group:-5");
+        assert_eq!(key(PeerKind::Group, "-5:topic:9"), "agent:main:telegram:group:-5_topic_9");
+        assert_eq!(keys.canonical_key("agent:main:telegram:group:-5:topic:9"), key(PeerKind::Group, "-5:topic:9"));
+        assert_ne!(key(PeerKind::Group, "-5:topic:9"), key(PeerKind::Group, "-5:topic:12"));
+        let one = session_peer(&inbound("telegram", "default", PeerKind::Dm, "7:topic:9")).into_owned();
+        assert_eq!(one.id, "7");
     }
 
     #[test]

@@ -57,14 +57,14 @@ impl TelegramListener {
             ChatType::Group => PeerKind::Group,
             ChatType::Channel => PeerKind::Channel,
         };
-        let (files, other) = (written.files, written.other);
+        let (files, other, reply) = (written.files, written.other, written.reply);
         let mut inbound = ChannelInboundParams {
             channel: TELEGRAM.to_owned(),
             account: ChannelAccountParams::DEFAULT.to_owned(),
-            peer: ChatPeer { kind, id: written.chat.to_string(), name: written.title, handle: None },
+            peer: ChatPeer { kind, id: written.place.to_string(), name: written.title, handle: None },
             sender: Some(MessageSender { id: written.from.to_string(), name: written.name, handle: written.username }),
             // Ids of messages are a chat's own.
-            message_id: Some(format!("{}:{}", written.chat, written.message)),
+            message_id: Some(format!("{}:{}", written.place.chat, written.message)),
             text: written.text,
             reply_to: None,
             media: Vec::new(),
@@ -91,7 +91,7 @@ impl TelegramListener {
             inbound.text = format!("(a {what})");
         }
         let there = ChannelInboundParams { media: Vec::new(), ..inbound.clone() };
-        match inbound::handle_inbound(&self.door, inbound, came).await {
+        match inbound::handle_inbound(&self.door, inbound, Some(&reply), came).await {
             Ok(_) => UpdateFlow::Next,
             // An invalid message stays invalid however often it comes; a message that was not recorded can be repeated.
             Err(fault) => {

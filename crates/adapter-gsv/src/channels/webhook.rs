@@ -160,7 +160,7 @@ async fn handle_request(door: &Arc<GsvAdapter>, account: &str, request: HttpRequ
     if is_agents {
         return Err(GsvError::new(code::FORBIDDEN, peer::REFUSED));
     }
-    Ok(RawJson::from_wire(&inbound::handle_inbound(door, parse_message(&body, account, id)?, came).await?))
+    Ok(RawJson::from_wire(&inbound::handle_inbound(door, parse_message(&body, account, id)?, None, came).await?))
 }
 
 /// Parses a body as a message of an account, under the id that was signed with it.

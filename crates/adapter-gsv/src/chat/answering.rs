@@ -59,12 +59,14 @@ pub(super) async fn try_answer(
     // A message sent before a question was shown does not answer it.
     if let Some(gate) = for_speaker.filter(|gate| gate.is_question && is_shown(gate)) {
         let more = media::store_media_as_text(door, &seen.key, spoken.media).await?;
-        let texts =
-            Some(spoken.text).filter(|text| !text.trim().is_empty()).into_iter().chain(more.iter().map(String::as_str));
+        let texts = Some(spoken.reply)
+            .filter(|text| !text.trim().is_empty())
+            .into_iter()
+            .chain(more.iter().map(String::as_str));
         let text = texts.collect::<Vec<_>>().join("\n");
         return Ok(send_answer(door, gate, GateReply::Say(vec![text]), "answer", run, speaker).await);
     }
-    Ok(answer_gate(door, seen, spoken.text, run, speaker, is_shown).await)
+    Ok(answer_gate(door, seen, spoken.reply, run, speaker, is_shown).await)
 }
 
 /// Does the same where no question waits.

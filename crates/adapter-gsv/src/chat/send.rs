@@ -80,9 +80,11 @@ impl MessageAuthor {
     }
 }
 
+    /// Text from which commands, answers and directives alone are read: it may lack the name of the agent's account.
+    pub(crate) reply: &'a str,
 /// Input of a user.
 pub(crate) struct MessageInput<'a> {
-    /// Text: commands, answers and directives are parsed from it.
+    /// Text.
     pub(crate) text: &'a str,
     /// Prefix for the model.
     pub(crate) before: String,
@@ -107,7 +109,7 @@ pub(crate) async fn send_text(
     if run.as_ref().is_some_and(|run| run.len() > LONGEST_RUN) {
         return Err(GsvError::bad_request(format!("runId has at most {LONGEST_RUN} bytes")));
     }
-    let spoken = MessageInput { text, before: String::new(), media: &[] };
+    let spoken = MessageInput { text, reply: text, before: String::new(), media: &[] };
     send_input(door, key, spoken, run, speaker).await
 }
 
@@ -173,7 +175,7 @@ pub(crate) async fn send_plain_message(
         text: text.to_owned(),
     };
     let run = uuid::Uuid::new_v4().to_string();
-    let spoken = MessageInput { text, before, media: &[] };
+    let spoken = MessageInput { text, reply: text, before, media: &[] };
     begin_run(door, seen, parsed, spoken, run, speaker).await
 }
 
@@ -192,8 +194,7 @@ async fn interpret_input(
     run: &str,
     speaker: &MessageAuthor,
 ) -> Result<InputOutcome, GsvError> {
-    let text = spoken.text;
-    if let Some(command) = command::ChatCommand::from_message(text) {
+    if let Some(command) = command::ChatCommand::from_message(spoken.reply) {
         return Ok(InputOutcome::Done(commands::run_command(door, seen.clone(), command, speaker).await));
     }
     if let Some(sent) = answering::try_answer(door, seen, spoken, run, speaker).await? {
@@ -201,10 +202,10 @@ async fn interpret_input(
     }
     let provider =
         seen.model.as_ref().map_or_else(|| door.settings.default_model().provider, |model| model.provider.clone());
-    let parsed = directive::parse_directives(text, &provider);
+    let parsed = directive::parse_directives(spoken.reply, &provider);
     // Attachments are for the model.
     if !parsed.is_all() || !spoken.media.is_empty() {
-        return Ok(InputOutcome::Message(parsed));
+        return Ok(InputOutcome::Message(directive::parse_directives(spoken.text, &provider)));
     }
     let mut response = parsed.acknowledgement();
     if parsed.status
@@ -286,21 +287,6 @@ async fn begin_run(
         }
     }
     Ok(ChatSendResult::Started { run_id: run, queued, directives })
-}
-
-/// Sends a notice during a run to the chat of a message. The message is taken whether or not the notice is sent.
-async fn tell_chat(door: &Arc<GsvAdapter>, session: &str, origin: &MessageOrigin, text: String) {
-    let message = channel::OutboundRequest {
-        to: origin.from.clone(),
-        text: text.into(),
-        session: Some(session.to_owned()),
-        reply_to: origin.message.clone(),
-        key: None,
-        media: None,
-    };
-    if let Err(problem) = delivery::enqueue_message(door, message).await {
-        tracing::warn!(%problem, "failed to send a notice to a chat");
-    }
 }
 
 /// Returns a message of a user, as content.

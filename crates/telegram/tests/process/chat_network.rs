@@ -50,6 +50,9 @@ struct ChatFixture {
     updates: UpdateFeed,
 }
 
+/// A forum whose General is closed.
+const FORUM: i64 = -100_500;
+
 fn private(id: i64) -> Value {
     json!({ "id": id, "type": "private" })
 }
@@ -85,6 +88,10 @@ impl ChatFixture {
                 "sendPhoto" if request.text.contains("no picture") => {
                     let refused = json!({ "ok": false, "error_code": 400, "description": "PHOTO_INVALID_DIMENSIONS" });
                     return (400, refused.to_string());
+                }
+                "sendMessage" if request.body["chat_id"] == FORUM && request.body["message_thread_id"].is_null() => {
+                    let closed = json!({ "ok": false, "error_code": 400, "description": "Bad Request: TOPIC_CLOSED" });
+                    return (400, closed.to_string());
                 }
                 "sendMessage" => {
                     let id = next.fetch_add(1, Ordering::SeqCst);
@@ -258,4 +265,91 @@ fn a_picture_that_an_agent_sends_is_one_and_else_a_file_and_long_words_stand_bef
     let file = stage.api.wait_request(0, |request| request.path.ends_with("/sendDocument"));
     assert!(file.text.contains("name=\"document\"; filename=\"odd.png\"") && !file.text.contains("caption"));
     assert_eq!((stage.sent(7, 0), stage.sent(7, 1)), (long.trim().to_owned(), "there you are".to_owned()));
+}
+
+#[test]
+fn each_topic_of_a_forum_is_a_chat_of_its_own_and_is_answered_there() {
+    let stage = ChatFixture::new();
+    let rules =
+        "defaults: [ { pattern: '*', action: allow } ]\nrules: [ { pattern: 'gsv__WriteFile*', action: ask } ]\n";
+    stage.scene.write_file("permissions.yaml", rules);
+    let folder = stage.scene.folder.join("agents/main");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("week.csv"), "1,2").unwrap();
+    stage.scene.provider.script_replies([
+        ProviderReply::new(vec![call_part("c0", "gsv__SendFile", &json!({ "path": "week.csv", "text": "see" }))]),
+        text_reply("sent to nine"),
+        text_reply("hello twelve"),
+        ProviderReply::new(vec![write_part("c1", "a.txt")]),
+        text_reply("written"),
+        text_reply("hello eight"),
+    ]);
+    let gateway = stage.scene.start();
+    let forum = json!({ "id": FORUM, "type": "supergroup", "title": "Forum", "is_forum": true });
+    let say = |from: i64, topic: i64, text: &str| {
+        let message = json!({ "text": text, "message_thread_id": topic, "is_topic_message": true });
+        stage.updates.bring(from, &forum, &message);
+    };
+    // What is refused for the closed General comes to nothing here.
+    let is_taken = |request: &ServerRequest| is_to(request, FORUM) && !request.body["message_thread_id"].is_null();
+    let sent = |number: usize| {
+        let body = stage.api.wait_request(number, is_taken).body;
+        (body["message_thread_id"].as_i64().unwrap(), body["text"].as_str().unwrap().to_owned())
+    };
+    say(7, 9, "@guard_bot the week, please");
+    let file = stage.api.wait_request(0, |request| request.path.ends_with("/sendDocument"));
+    assert!(file.text.contains("name=\"message_thread_id\"\r\n\r\n9\r\n"), "{}", file.text);
+    assert_eq!(sent(0), (9, "sent to nine".to_owned()));
+    let typing = stage.api.wait_request(0, |request| request.path.ends_with("/sendChatAction"));
+    assert_eq!(typing.body["message_thread_id"], 9);
+    say(7, 12, "@guard_bot hello");
+    assert_eq!(sent(1), (12, "hello twelve".to_owned()));
+    assert!(!stage.scene.provider.last_request().messages_text().contains("the week"), "another conversation");
+    say(7, 12, "/status@guard_bot");
+    let (topic, status) = sent(2);
+    assert!(topic == 12 && status.contains("agent:main:telegram:group:-100500_topic_12"), "{topic} {status}");
+    say(7, 9, "@guard_bot write it");
+    let (topic, prompt) = sent(3);
+    assert!(topic == 9 && prompt.contains("a.txt") && prompt.contains("name the bot"), "{topic} {prompt}");
+    say(7, 9, "@guard_bot yes");
+    assert_eq!(sent(4), (9, "written".to_owned()));
+    assert!(folder.join("a.txt").exists());
+    let mut client = GsvPeer::connect_client(&gateway, "tester");
+    // A list that names the chat names its topics.
+    client.expect_ok("config.set", json!({ "path": "channels.telegram.dmPolicy", "value": "allowlist" }));
+    client.expect_ok("config.set", json!({ "path": "channels.telegram.allowFrom", "value": ["-100500"] }));
+    say(8, 12, "@guard_bot and me?");
+    assert_eq!(sent(5), (12, "hello eight".to_owned()));
+    let closed = stage.api.request_count(|request| is_to(request, FORUM) && !is_taken(request));
+    assert_eq!(closed, 0, "nothing goes to General");
+    stage.scene.verify_log();
+}
+
+#[test]
+fn an_answer_that_names_the_bot_counts_and_a_closed_chat_does_not_disconnect_the_account() {
+    let stage = ChatFixture::new();
+    let gateway = stage.scene.start();
+    let group = json!({ "id": -9, "type": "supergroup", "title": "Club" });
+    for (number, answer) in
+        ["@guard_bot yes", "yes, @guard_bot", "@guard_bot /approve", "@Guard_Bot: y"].iter().enumerate()
+    {
+        let file = format!("{number}.txt");
+        stage.scene.provider.script_replies([ProviderReply::new(vec![write_part("c0", &file)]), text_reply("written")]);
+        stage.updates.write(7, &group, "@guard_bot write it");
+        assert!(stage.sent(-9, 2 * number).contains(&file));
+        stage.updates.write(7, &group, answer);
+        assert_eq!(stage.sent(-9, 2 * number + 1), "written", "{answer}");
+        assert!(stage.scene.folder.join("agents/main").join(&file).exists(), "{answer}");
+    }
+    let request = stage.scene.provider.wait_request(0).messages_text();
+    assert!(request.contains("@guard_bot write it"), "the model reads the whole text: {request}");
+    // The General of this forum takes no messages.
+    stage.scene.provider.script_replies([text_reply("nobody reads this")]);
+    stage.updates.write(7, &json!({ "id": FORUM, "type": "supergroup", "is_forum": true }), "@guard_bot hello");
+    stage.api.wait_request(0, |request| is_to(request, FORUM));
+    stage.scene.provider.script_replies([text_reply("well")]);
+    stage.updates.write(7, &private(7), "how are you?");
+    assert_eq!(stage.sent(7, 0), "well");
+    let mut client = GsvPeer::connect_client(&gateway, "tester");
+    assert_eq!(client.expect_ok("channel.status", json!({ "channel": "telegram" }))["accounts"][0]["connected"], true);
 }
