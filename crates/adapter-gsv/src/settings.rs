@@ -12,8 +12,8 @@ use countersign_core::{
     id::PrincipalId,
     schedule::Zone,
     session::{
-        CompactionThresholds, CompactionTiming, ModelRef, RenewalMode, RenewalSettings, RetryPolicy, SessionProfile,
-        Settings as SessionSettings,
+        CompactionThresholds, CompactionTiming, DenialReach, ModelRef, RenewalMode, RenewalSettings, RetryPolicy,
+        SessionProfile, Settings as SessionSettings,
     },
     settings::{self, SettingsPath, State},
 };
@@ -389,6 +389,8 @@ impl GsvSettings {
             clarify_timeout: context.config.clarify_timeout,
             profile: SessionProfile { renewal: Some(self.default_renewal()), ..SessionProfile::default() },
             sums: CompactionTiming::BeforeRuns,
+            // Sessions are chats of different people: none is denied what somebody refused in another.
+            denials: DenialReach::Session,
             peer_timeout: AWAY,
             ..usual
         }

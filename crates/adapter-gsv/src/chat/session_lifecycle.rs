@@ -132,6 +132,7 @@ pub(super) async fn catch_up(door: &GsvAdapter, id: &SessionId, seen: &SessionSn
     now.thresholds = usual.thresholds;
     (now.approval_timeout, now.clarify_timeout) = (usual.approval_timeout, usual.clarify_timeout);
     now.retry = usual.retry;
+    now.denials = usual.denials;
     if now.profile.model.is_none() {
         now.model = usual.model;
     }

@@ -88,6 +88,28 @@ fn another_message_gets_a_notice_and_waits_for_the_answer() {
 }
 
 #[test]
+fn a_denial_holds_in_its_session_only_and_the_model_reads_how_long() {
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut peer) = scene.start_peer();
+    start_gated_run(&scene, &mut peer, &["a.txt"]);
+    send(&mut peer, "s", "no", "r-2");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-2" }))), "went on");
+    let denied = result(&scene, "c0");
+    assert!(denied.ends_with("stays denied. That holds in this conversation for 15 minutes."), "{denied}");
+    let asks_again = |call: &str| ProviderReply::new(vec![write_part(call, "a.txt")]);
+    scene.provider.script_replies([asks_again("c1"), text_reply("still denied")]);
+    assert_eq!(message_text(&talk(&mut peer, "s", "again", "r-3")), "still denied");
+    let denied = scene.provider.last_request().call_result("c1").unwrap();
+    assert!(denied.contains("denied it in this conversation, which holds there until "), "{denied}");
+    // Another session asks its own people.
+    scene.provider.script_replies([asks_again("c2"), text_reply("written")]);
+    assert!(message_text(&talk(&mut peer, "other", "write it", "r-4")).contains("Approval needed"));
+    send(&mut peer, "other", "yes", "r-5");
+    assert_eq!(message_text(&peer.wait_event("chat", &json!({ "runId": "r-5" }))), "written");
+    assert!(file_exists(&scene, "a.txt"));
+}
+
+#[test]
 fn lines_that_were_sent_before_a_card_was_shown_never_answer_it() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();

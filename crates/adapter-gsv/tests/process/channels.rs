@@ -263,6 +263,24 @@ fn only_the_sender_who_began_a_run_answers_its_gates_in_the_chat() {
 }
 
 #[test]
+fn what_one_person_denies_is_asked_about_in_the_chat_of_another() {
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    set(&mut client, "session.dmScope", json!("per-peer"));
+    let asks = |call: &str| ProviderReply::new(vec![write_part(call, "a.txt")]);
+    scene.provider.script_replies([asks("c0"), text_reply("denied"), asks("c1"), text_reply("written")]);
+    send_inbound(&mut wx, message("ann", "m1", "write"));
+    assert!(outbound_text(&mut wx).contains("Approval needed"));
+    send_inbound(&mut wx, message("ann", "m2", "no"));
+    assert_eq!(outbound_text(&mut wx), "denied");
+    send_inbound(&mut wx, message("bob", "m3", "write"));
+    let card = outbound_text(&mut wx);
+    assert!(card.contains("Approval needed"), "{card}");
+    send_inbound(&mut wx, message("bob", "m4", "yes"));
+    assert_eq!(outbound_text(&mut wx), "written");
+}
+
+#[test]
 fn a_decision_on_another_surface_is_shown_in_the_chat() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, _client, mut wx) = network(&scene);
