@@ -8,6 +8,7 @@ mod commands;
 pub(super) mod memory;
 mod messages;
 mod methods;
+mod queue_notices;
 mod send;
 mod session_lifecycle;
 mod session_locks;
@@ -35,6 +36,7 @@ pub(super) use shown_cards::{CardMoment, ShownCards, in_chat};
 
 pub(super) use chat_broadcaster::follow_sessions;
 pub(super) use methods::last_messages;
+pub(super) use queue_notices::{SentNotices, notify_chats};
 pub(super) use send::user_message;
 pub(super) use send::{MessageAuthor, MessageInput, has_answered, send_input, send_plain_message};
 pub(super) use session_lifecycle::{canonical_key, media_folder};

@@ -93,6 +93,8 @@ pub struct GsvAdapter {
     roster: PeerRoster,
     session_locks: chat::SessionLocks,
     cards: chat::ShownCards,
+    /// Queued messages whose clients know that a gate waits.
+    notices: chat::SentNotices,
     /// Archives of jobs that were removed.
     trimmed: chat::TrimmedArchives,
     /// Wrong tokens, by address.
@@ -130,6 +132,7 @@ impl GsvAdapter {
             roster: PeerRoster::default(),
             session_locks: chat::SessionLocks::default(),
             cards: chat::ShownCards::default(),
+            notices: chat::SentNotices::default(),
             trimmed: chat::TrimmedArchives::default(),
             wrong: Mutex::new(FailedAuth::new(context.config.limits.max_failed_auth_per_minute)),
             reading: prompt::RunFiles::default(),

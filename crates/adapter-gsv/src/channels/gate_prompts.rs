@@ -22,7 +22,7 @@ use countersign_view::GateRequest;
 use super::{
     super::{
         GsvAdapter,
-        chat::{CHAT, in_chat, prompt_text, resolution_text},
+        chat::{CHAT, in_chat, notify_chats, prompt_text, resolution_text},
         delivery::{self, DeliveryError},
         registry::key_of,
     },
@@ -200,6 +200,7 @@ impl GatePrompter {
         if let Some(prompt) = prompt {
             is_done &= self.send_prompt(session, prompt).await?;
         }
+        notify_chats(&self.door, session).await;
         Some(is_done)
     }
 
@@ -207,9 +208,9 @@ impl GatePrompter {
         let texts = self.door.context.handle.contents().get(&[prompt.content]).await.ok()?;
         let text = texts.into_iter().next().flatten();
         let Some(request) = text.and_then(|text| GateRequest::from_record(&text)) else { return Some(true) };
-        let message = OutboundRequest {
         let mut text = prompt_text(prompt.gate, &request, &prompt.scopes, &prompt.cwd, prompt.more);
         text.push_str(addresses::reply_hint(&prompt.origin.from));
+        let message = OutboundRequest {
             to: prompt.origin.from.clone(),
             text: text.into(),
             session: Some(session.as_str().to_owned()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use countersign_core::{
+    channel::MessageOrigin,
     engine::{Command, CommandError, EngineReply},
     gate::{self, AnswerError, ApprovalScope, GateReply},
     id::RunId,
@@ -32,9 +33,9 @@ fn command_error(command: &'static str, error: impl Into<String>) -> Option<Chat
     Some(ChatSendResult::Command { command, response: None, error: Some(error.into()) })
 }
 
-/// Returns the reply to a message that comes while a gate waits for an answer.
-pub(super) fn awaiting_text(gate: &SessionGate, speaker: &MessageAuthor) -> String {
-    if !speaker.may_answer(gate) {
+/// Returns the notice to the sender of a message that waits behind a gate. `origin` is that of a message from a chat network.
+pub(super) fn awaiting_text(gate: &SessionGate, origin: Option<&MessageOrigin>) -> String {
+    if origin.is_some_and(|origin| !gate.may_be_answered_by(origin)) {
         return "Somebody else's answer is awaited first. This message waits behind it.".to_owned();
     }
     let token = gate_token(gate.id);

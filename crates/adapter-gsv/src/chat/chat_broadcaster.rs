@@ -29,7 +29,7 @@ use super::{
         GsvAdapter,
         registry::{key_of, session_of},
     },
-    chat_card, messages,
+    chat_card, messages, queue_notices,
 };
 
 /// Wait for another attempt whose end clients get as an event.
@@ -260,6 +260,9 @@ impl ChatBroadcaster {
                 self.talks.insert(session.clone(), ActiveRun::new(*run, None));
             }
             run::Event::Marked { run, marks } => {
+                if let (Some(reference), Some(key)) = (&marks.reference, key_of(session)) {
+                    self.door.notices.forget(key, reference);
+                }
                 if let Some(talk) = self.talks.get_mut(session).filter(|talk| talk.run == *run)
                     && let Some(reference) = &marks.reference
                 {
@@ -329,6 +332,9 @@ impl ChatBroadcaster {
         self.door.cards.note_shown(session, ask.gate);
         let text = chat_card::prompt_text(ask.gate, &ask.request, &ask.scopes, &cwd, talk.asks.len() - 1);
         self.broadcast_state(session, ChatEventState::final_message(&Shown::gateway_message(&text, at.0)), lsn);
+        if let Some(key) = key_of(session) {
+            queue_notices::notify_clients(&self.door, key).await;
+        }
     }
 
     async fn session_cwd(&self, session: &SessionId) -> Option<String> {

@@ -19,15 +19,12 @@ use countersign_protocol::{
         code,
         command::{self, ReplyStyle},
         directive, key,
-        message::GsvMessage as Shown,
     },
 };
 
 use super::{
-    super::{
-        GsvAdapter, channels::media, delivery, method_result::MethodResult, peer::ConnectedPeer, registry::session_of,
-    },
-    CardMoment, answering, commands,
+    super::{GsvAdapter, channels::media, method_result::MethodResult, peer::ConnectedPeer, registry::session_of},
+    CardMoment, answering, commands, queue_notices,
     session_lifecycle::{self, Initiator},
     session_snapshot::{SessionGate, SessionSnapshot, read_session, read_session_detail},
 };
@@ -68,8 +65,7 @@ pub(super) async fn send_from_client(
 impl MessageAuthor {
     /// Reports whether the author may answer a gate. In a chat network only the one who began the run may, where it began.
     pub(super) fn may_answer(&self, gate: &SessionGate) -> bool {
-        let Some(here) = &self.origin else { return true };
-        gate.origin.as_ref().is_some_and(|there| there.by == here.by && there.from == here.from)
+        self.origin.as_deref().is_none_or(|here| gate.may_be_answered_by(here))
     }
 
     /// Returns the key that identifies an answer that comes again.
@@ -80,12 +76,12 @@ impl MessageAuthor {
     }
 }
 
-    /// Text from which commands, answers and directives alone are read: it may lack the name of the agent's account.
-    pub(crate) reply: &'a str,
 /// Input of a user.
 pub(crate) struct MessageInput<'a> {
     /// Text.
     pub(crate) text: &'a str,
+    /// Text from which commands, answers and directives alone are read: it may lack the name of the agent's account.
+    pub(crate) reply: &'a str,
     /// Prefix for the model.
     pub(crate) before: String,
     /// Attachments.
@@ -278,12 +274,10 @@ async fn begin_run(
         EngineReply::Queued => !seen.is_at_rest,
         _ => false,
     };
-    if let Some(gate) = seen.waiting.as_ref().filter(|_| queued) {
-        let text = answering::awaiting_text(gate, speaker);
-        // The original's command line waits for a `final`, and blocks input meanwhile.
-        door.broadcast_notice(&seen.key, &run, &Shown::gateway_message(&text, door.context.clock.now().0));
-        if let Some(origin) = &speaker.origin {
-            tell_chat(door, session_of(&seen.key).as_str(), origin, text).await;
+    if queued {
+        queue_notices::notify_clients(door, &seen.key).await;
+        if speaker.origin.is_some() {
+            queue_notices::notify_chats(door, &session_of(&seen.key)).await;
         }
     }
     Ok(ChatSendResult::Started { run_id: run, queued, directives })

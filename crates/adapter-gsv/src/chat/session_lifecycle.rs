@@ -22,7 +22,7 @@ use countersign_view::Protocol;
 use super::{
     super::{GsvAdapter, registry::session_of},
     archive, memory,
-    session_snapshot::{SessionDetail, SessionSnapshot, read_error, read_session, read_session_detail},
+    session_snapshot::{QueuedMessage, SessionDetail, SessionSnapshot, read_error, read_session, read_session_detail},
     trimming,
 };
 
@@ -344,7 +344,8 @@ async fn bring_to_rest(
     let end = move |recorded: &Arc<RecordedFact>| is_end(recorded, &session).then_some(());
     let mut ends = door.context.handle.follow_facts(end).await.ok_or_else(closing)?;
     send_command(door, Command::Session(id.clone(), session::Command::Clear)).await?;
-    for run in &seen.behind {
+    for QueuedMessage { run, .. } in &seen.behind {
+        door.notices.forget(&seen.key, run);
         door.broadcast_state(&seen.key, Some(run), ChatEventState::Error { error: CANCELLED.to_owned() }, None);
     }
     send_command(door, Command::Session(id.clone(), session::Command::AbortCompaction)).await?;

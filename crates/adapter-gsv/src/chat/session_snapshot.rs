@@ -11,7 +11,8 @@ use countersign_core::{
     digest::Digest,
     engine::{Engine, ResidencyScope, State},
     gate::{self, Gate, GatePhase},
-    id::{EntryId, GateId, Lsn, PrincipalId, RunId},
+    id::{EntryId, GateId, Lsn, PrincipalId, RunId, SessionId},
+    run::RunMetadata,
     session::{Session, SessionEntry, SessionEntryKind, SessionProfile, Settings},
     time::Millis,
 };
@@ -41,6 +42,8 @@ pub(super) struct SessionGate {
     pub(super) is_question: bool,
     /// Chat whose message began its run, and its sender: only that sender may answer there.
     pub(super) origin: Option<MessageOrigin>,
+    /// True if its card was sent to that chat.
+    pub(super) is_in_chat: bool,
     /// Decision.
     pub(super) decided: Option<GateDecision>,
     /// Position of its content.
@@ -48,6 +51,22 @@ pub(super) struct SessionGate {
     /// Scopes that an approval may have.
     pub(super) scopes: Vec<gate::ApprovalScope>,
     pub(super) opened_at: Millis,
+}
+
+impl SessionGate {
+    /// Reports whether the sender of a message from a chat network may answer: only the one who began the run may, where it began.
+    pub(super) fn may_be_answered_by(&self, here: &MessageOrigin) -> bool {
+        self.origin.as_ref().is_some_and(|there| there.by == here.by && there.from == here.from)
+    }
+}
+
+/// Message that waits for a run of its own.
+#[derive(Clone, Debug)]
+pub(super) struct QueuedMessage {
+    /// Name of its run on the wire.
+    pub(super) run: String,
+    /// Chat of the message and its sender, if it came from a chat network.
+    pub(super) origin: Option<MessageOrigin>,
 }
 
 /// Decision of a gate.
@@ -93,8 +112,8 @@ pub(super) struct SessionSnapshot {
     pub(super) awaited: Option<String>,
     pub(super) is_at_rest: bool,
     pub(super) queued: usize,
-    /// Names of the runs whose messages wait.
-    pub(super) behind: Vec<String>,
+    /// Messages that wait for runs of their own.
+    pub(super) behind: Vec<QueuedMessage>,
     /// Gate that is shown.
     pub(super) waiting: Option<SessionGate>,
     /// Number of gates that wait after it.
@@ -149,16 +168,14 @@ fn session_gate(state: &State, gate: &Gate) -> SessionGate {
     };
     let is_question = gate.kind() == gate::Kind::Question;
     let of_run = || state.run(gate.run()?)?.run_metadata().origin.as_deref().cloned();
-    let shown = || {
-        let showing = gate.shown_surfaces().iter().find(|showing| showing.surface == CHAT)?;
-        serde_json::from_str(&showing.reference).ok()
-    };
-    let origin = of_run().or_else(shown);
+    let in_chat = gate.shown_surfaces().iter().find(|showing| showing.surface == CHAT);
+    let origin = of_run().or_else(|| serde_json::from_str(&in_chat?.reference).ok());
     SessionGate {
         id: gate.id(),
         run: gate.run(),
         is_question,
         origin,
+        is_in_chat: in_chat.is_some(),
         decided,
         content: gate.content_lsn(),
         scopes: gate.scopes().to_vec(),
@@ -217,11 +234,41 @@ pub(super) async fn messages_before(
     Ok(read.ok_or_else(|| read_error("the gateway is closing"))?.0)
 }
 
+/// Returns the pending gates of a session, in the order in which they are shown.
+fn pending_gates<'a>(state: &'a State, session: &Session) -> Vec<&'a Gate> {
+    let mut gates: Vec<&Gate> = state.gates_of(session.id()).filter(|gate| gate.is_pending()).collect();
+    gates.sort_by_key(|gate| (gate.ordinal(), gate.content_lsn()));
+    gates
+}
+
+fn queued_messages<'a>(waiting: impl Iterator<Item = &'a RunMetadata>) -> Vec<QueuedMessage> {
+    let named = waiting.filter_map(|marks| {
+        Some(QueuedMessage { run: marks.reference.clone()?, origin: marks.origin.as_deref().cloned() })
+    });
+    named.collect()
+}
+
+/// Reads the gate of a session that is shown, and the messages of people and agents that wait. `None` if the session does not exist, or
+/// the gateway closes.
+pub(super) async fn read_queue(
+    door: &GsvAdapter,
+    session: &SessionId,
+) -> Option<(Option<SessionGate>, Vec<QueuedMessage>)> {
+    let id = session.clone();
+    let source = door.context.handle.source(InboxLane::Request);
+    let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
+        let state = engine.state();
+        let session = state.session(&id)?;
+        let gate = pending_gates(state, session).first().map(|gate| session_gate(state, gate));
+        Some((gate, queued_messages(session.waiting_metadata().filter(|marks| marks.firing.is_none()))))
+    });
+    read.await?.0
+}
+
 fn take_snapshot(engine: &Engine, session: &Session, key: &str) -> SessionSnapshot {
     let state = engine.state();
     let run = session.run().and_then(|run| state.run(run));
-    let mut gates: Vec<&Gate> = state.gates_of(session.id()).filter(|gate| gate.is_pending()).collect();
-    gates.sort_by_key(|gate| (gate.ordinal(), gate.content_lsn()));
+    let gates = pending_gates(state, session);
     let decided = state.gates_of(session.id()).filter(|gate| !gate.is_pending());
     let decided = decided
         .map(|gate| session_gate(state, gate))
@@ -259,7 +306,7 @@ fn take_snapshot(engine: &Engine, session: &Session, key: &str) -> SessionSnapsh
         awaited: awaited_run(session),
         is_at_rest: session.is_at_rest(),
         queued: session.queued_count(),
-        behind: session.waiting_metadata().filter_map(|marks| marks.reference.clone()).collect(),
+        behind: queued_messages(session.waiting_metadata()),
         waiting: gates.first().map(|gate| session_gate(state, gate)),
         waiting_behind: gates.len().saturating_sub(1),
         cwd: session.cwd().to_owned(),

@@ -42,6 +42,11 @@ impl ShownCards {
         self.shown.lock().remove(session);
     }
 
+    /// Reports whether a session shows the card of a gate now.
+    pub(super) fn is_current(&self, session: &SessionId, gate: GateId) -> bool {
+        self.shown.lock().get(session).is_some_and(|(shown, _)| *shown == gate)
+    }
+
     /// Reports whether the card of a gate was shown before a message came.
     pub(super) fn was_shown(&self, session: &SessionId, gate: GateId, came: CardMoment) -> bool {
         self.shown.lock().get(session).is_some_and(|(shown, at)| *shown == gate && *at <= came)

@@ -88,6 +88,36 @@ fn another_message_gets_a_notice_and_waits_for_the_answer() {
 }
 
 #[test]
+fn a_message_that_was_queued_before_a_gate_opened_gets_one_notice_and_answers_nothing() {
+    let scene = GatewayFixture::for_peers();
+    let (gateway, mut peer) = scene.start_peer();
+    let latch = Latch::default();
+    scene.provider.script_replies([
+        ProviderReply::new(vec![ReplyPart::Until(latch.clone()), write_part("c0", "a.txt"), write_part("c1", "b.txt")]),
+        text_reply("went on"),
+        text_reply("that was b1"),
+    ]);
+    send(&mut peer, "s", "please write", "r-1");
+    scene.provider.wait_request(0);
+    let mut other = GsvPeer::connect_client(&gateway, "other");
+    assert_eq!(send(&mut other, "s", "yes", "b1"), json!({ "status": "started", "runId": "b1", "queued": true }));
+    latch.open();
+    let texts =
+        |peer: &mut GsvPeer, run: &str| message_text(&peer.wait_event("chat", &json!({ "runId": run }))).to_owned();
+    let card = texts(&mut peer, "r-1");
+    assert!(card.contains("a.txt") && !file_exists(&scene, "a.txt"), "{card}");
+    // The original's command line waits for a `final` after each message.
+    let notice = other.wait_event("chat", &json!({ "runId": "b1" }));
+    assert!(notice["state"] == "final" && message_text(&notice).contains("is awaited first"), "{notice}");
+    send(&mut peer, "s", "yes", "r-2");
+    assert!(texts(&mut peer, "r-2").contains("b.txt"));
+    send(&mut peer, "s", "no", "r-3");
+    assert_eq!(texts(&mut peer, "r-3"), "went on");
+    assert_eq!(texts(&mut other, "b1"), "that was b1", "the second gate brings no second notice");
+    assert!(file_exists(&scene, "a.txt") && !file_exists(&scene, "b.txt"));
+}
+
+#[test]
 fn a_denial_holds_in_its_session_only_and_the_model_reads_how_long() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut peer) = scene.start_peer();

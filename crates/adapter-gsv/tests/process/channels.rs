@@ -263,6 +263,44 @@ fn only_the_sender_who_began_a_run_answers_its_gates_in_the_chat() {
 }
 
 #[test]
+fn a_message_that_was_queued_before_a_gate_opened_gets_one_notice_after_the_card() {
+    let scene = GatewayFixture::for_peers();
+    let (_gateway, mut client, mut wx) = network(&scene);
+    let held =
+        |latch: &Latch, file: &str| ProviderReply::new(vec![ReplyPart::Until(latch.clone()), write_part("c0", file)]);
+    let latches = [Latch::default(), Latch::default()];
+    scene.provider.script_replies([
+        held(&latches[0], "a.txt"),
+        text_reply("denied"),
+        text_reply("to m2"),
+        held(&latches[1], "b.txt"),
+        text_reply("denied too"),
+        text_reply("to m5"),
+    ]);
+    send_inbound(&mut wx, message("ana", "m1", "write"));
+    scene.provider.wait_request(0);
+    send_inbound(&mut wx, message("ana", "m2", "yes"));
+    latches[0].open();
+    assert!(outbound_text(&mut wx).contains("Approval needed"));
+    let notice = wx.wait_event("channel.outbound", &json!({}));
+    assert!(notice["message"]["text"].as_str().unwrap().contains("is awaited first"), "{notice}");
+    assert_eq!(notice["message"]["replyToId"], "m2");
+    send_inbound(&mut wx, message("ana", "m3", "no"));
+    assert_eq!(outbound_text(&mut wx), "denied");
+    assert_eq!(outbound_text(&mut wx), "to m2");
+    // The gate of a client's run is not for the chat.
+    client.expect_ok("chat.send", json!({ "sessionKey": "main", "message": "write", "runId": "r-1" }));
+    scene.provider.wait_request(3);
+    send_inbound(&mut wx, message("ana", "m5", "hello"));
+    latches[1].open();
+    assert!(outbound_text(&mut wx).contains("Somebody else's answer is awaited"));
+    client.wait_event("chat", &json!({ "runId": "r-1", "state": "final" }));
+    client.expect_ok("chat.send", json!({ "sessionKey": "main", "message": "no" }));
+    assert_eq!(outbound_text(&mut wx), "to m5");
+    assert!(!scene.folder.join("agents/main/a.txt").exists());
+}
+
+#[test]
 fn what_one_person_denies_is_asked_about_in_the_chat_of_another() {
     let scene = GatewayFixture::for_peers();
     let (_gateway, mut client, mut wx) = network(&scene);
