@@ -93,8 +93,17 @@ pub(crate) fn to_file(entry: &SessionEntry, content: &str) -> Option<FileEntry> 
     })
 }
 
+/// A line of a session file as an entry of the log.
+#[derive(Debug)]
+pub(crate) struct FileImport {
+    /// The entry.
+    pub(crate) entry: ImportedEntry,
+    /// Number of images in it that cannot be read.
+    pub(crate) lost_images: usize,
+}
+
 /// Returns a line of a session file as an entry of the log. Nothing in it counts as a decision.
-pub(crate) fn from_file(entry: &FileEntry, blobs: &BlobStore) -> ImportedEntry {
+pub(crate) fn from_file(entry: &FileEntry, blobs: &BlobStore) -> FileImport {
     let id = EntryId::new(entry.id.as_str());
     let parent = entry.parent_id.as_deref().map(EntryId::new);
     let at = time::parse_iso(&entry.timestamp);
@@ -106,7 +115,8 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &BlobStore) -> ImportedEntry {
         made_at,
     };
     let raw = || serde_json::to_string(entry).unwrap_or_default();
-    match &entry.body {
+    let mut lost_images = 0;
+    let entry = match &entry.body {
         SessionEntryBody::ModelChange(change) => {
             let value = json!({ "model": change.model, "role": change.role });
             imported(SessionEntryKind::ModelChange, value.to_string(), 0, at)
@@ -126,14 +136,15 @@ pub(crate) fn from_file(entry: &FileEntry, blobs: &BlobStore) -> ImportedEntry {
                 None => imported(SessionEntryKind::Other, raw(), 0, at),
             },
             Some((mut message, own)) => {
-                blobs.inline_images(&mut message);
+                lost_images = blobs.inline_images(&mut message);
                 let content = serde_json::to_string(&message).unwrap_or_default();
                 let kind = entry_kind(&message, entry);
                 let tokens = estimate_message_tokens(&message).unwrap_or_else(|| estimate_tokens(content.len()));
                 imported(kind, content, tokens, own.or(at))
             }
         },
-    }
+    };
+    FileImport { entry, lost_images }
 }
 
 fn entry_kind(message: &StoredMessage, entry: &FileEntry) -> SessionEntryKind {

@@ -37,6 +37,8 @@ pub(super) struct FileSyncResult {
     pub(super) missing: EntryTree,
     /// True if the content of the file replaced that of the log.
     pub(super) is_changed: bool,
+    /// Number of images that could not be read with what was imported.
+    pub(super) lost_images: usize,
     /// Follower of what happens after `missing` was read, if something was imported: one from before would read all of that again.
     pub(super) following: Option<Subscriber>,
 }
@@ -79,6 +81,7 @@ pub(super) async fn follow_file(
         return Ok(FileSyncResult {
             missing: EntryTree { entries, head: known.head },
             is_changed: false,
+            lost_images: 0,
             following: None,
         });
     };
@@ -94,18 +97,19 @@ pub(super) async fn follow_file(
     } else {
         None
     };
-    match small {
-        Some(entries) => {
+    let lost_images = match small {
+        Some(FileBatch { entries, lost_images, .. }) => {
             let entries = entries.into_iter().filter_map(foreign_entry).collect();
             requests.send_command(Command::Session(id.clone(), session::Command::Import { entries, leaf })).await?;
+            lost_images
         }
         None => gather_file(requests, id, source, leaf).await?,
-    }
+    };
     // Nothing may fall between this read and what is followed.
     let following = handle.subscribe().await.ok_or(OpenSessionError::Closed)?;
     let known = self::recorded_session(requests, id).await?;
     let missing = EntryTree { entries: known.entries.into_iter().filter(lacks).collect(), head: known.head };
-    Ok(FileSyncResult { missing, is_changed: true, following: Some(following) })
+    Ok(FileSyncResult { missing, is_changed: true, lost_images, following: Some(following) })
 }
 
 /// How an entry of the file stands to the log.
@@ -129,14 +133,16 @@ struct FileSource {
 #[derive(Debug)]
 struct FileBatch {
     entries: Vec<StagedEntry>,
+    /// Number of images in them that cannot be read.
+    lost_images: usize,
     /// The place behind the last of them; none behind the last of the file.
     next: Option<usize>,
 }
 
 impl FileBatch {
-    /// Returns the entries if they are the last ones.
-    fn into_last(self) -> Option<Vec<StagedEntry>> {
-        self.next.is_none().then_some(self.entries)
+    /// Returns the batch if its entries are the last ones.
+    fn into_last(self) -> Option<Self> {
+        self.next.is_none().then_some(self)
     }
 }
 
@@ -149,34 +155,39 @@ impl FileSource {
     /// Reads entries until they have [`BATCH`] bytes.
     fn read_batch(&self, from: usize) -> Result<FileBatch, SessionFileOpenError> {
         let mut entries = Vec::new();
-        let mut size = 0;
+        let (mut size, mut lost_images) = (0, 0);
         let mut at = from;
         while at < self.standings.len() && size < BATCH {
             let entry = match self.standings[at] {
                 Standing::Known => StagedEntry::Known(EntryId::new(self.opened.notes()[at].id.as_str())),
                 Standing::Foreign => {
                     let entry = self.opened.read_entry(at)?;
-                    StagedEntry::Foreign(entries::from_file(&entry, &self.blobs))
+                    let import = entries::from_file(&entry, &self.blobs);
+                    lost_images += import.lost_images;
+                    StagedEntry::Foreign(import.entry)
                 }
             };
             size += size_of(std::slice::from_ref(&entry));
             entries.push(entry);
             at += 1;
         }
-        Ok(FileBatch { entries, next: (at < self.standings.len()).then_some(at) })
+        Ok(FileBatch { entries, lost_images, next: (at < self.standings.len()).then_some(at) })
     }
 }
 
-/// Puts the entries of a file in place of the tree. While one batch is committed, the next one is read.
+/// Puts the entries of a file in place of the tree, and returns the number of images that cannot be read. While one batch is committed,
+/// the next one is read.
 async fn gather_file(
     requests: &CommandSource,
     id: &SessionId,
     source: FileSource,
     leaf: Option<EntryId>,
-) -> Result<(), OpenSessionError> {
+) -> Result<usize, OpenSessionError> {
     let mut part = FilePart::First;
     let mut batch = source.clone().next_batch(0).await?;
+    let mut lost_images = 0;
     loop {
+        lost_images += batch.lost_images;
         let gather = session::Command::Gather { part, entries: batch.entries };
         let gathered = requests.send_command(Command::Session(id.clone(), gather));
         let Some(next) = batch.next else {
@@ -189,7 +200,7 @@ async fn gather_file(
         part = FilePart::Next;
     }
     requests.send_command(Command::Session(id.clone(), session::Command::Replace { leaf })).await?;
-    Ok(())
+    Ok(lost_images)
 }
 
 /// Puts `entries` into a session that has none, and makes the last of them the leaf.
@@ -338,7 +349,7 @@ fn is_same_entry(ours: &SessionEntry, content: &str, theirs: &FileEntry, blobs: 
         return true;
     }
     // Another program writes the same in another form: the parsed entry counts.
-    let read = entries::from_file(theirs, blobs);
+    let read = entries::from_file(theirs, blobs).entry;
     let entry =
         SessionEntry { parent: read.parent, kind: read.kind, at: read.made_at.unwrap_or(ours.at), ..ours.clone() };
     if value(entries::to_file(&entry, &read.message.content)).as_ref() == Some(&mine) {
@@ -410,7 +421,7 @@ mod tests {
         source.standings = [Standing::Known, Standing::Known].into();
         std::fs::write(folder.path().join("s.jsonl"), "").unwrap();
         let batch = source.read_batch(0).unwrap();
-        assert_eq!(batch.into_last().map(|entries| entries.len()), Some(2));
+        assert_eq!(batch.into_last().map(|batch| batch.entries.len()), Some(2));
         source.standings = [Standing::Foreign].into();
         assert!(source.read_batch(0).is_err(), "the line is gone");
     }

@@ -23,7 +23,10 @@ use countersign_runtime::{
     tools::{TodoList, todo},
 };
 
-pub(crate) use self::session_start::{SessionStart, first_entries};
+pub(crate) use self::{
+    session_copy::separate_copy_of,
+    session_start::{SessionStart, first_entries},
+};
 
 use self::{
     logged_session::{cwd_of, is_copy, is_recorded, name_of, path_of, record_mark, tree_of},
@@ -46,7 +49,7 @@ use super::{
 };
 use crate::{
     attach::{AttachGuard, home},
-    session_file::{self, BlobStore, EntryWriter, OpenedFile, SessionFileWriteError, name},
+    session_file::{self, BlobStore, EntryWriter, OpenedFile, SessionFileWriteError, TornEnd, name},
 };
 
 /// A session that is open.
@@ -217,10 +220,6 @@ impl OpenSession {
         settings: impl FnOnce(&[(EntryId, String)]) -> Settings,
     ) -> Result<Self, OpenSessionError> {
         let OpenedLog { handle, environment, attach_guard } = open;
-        let damage = match &file {
-            SessionOrigin::File(opened) => opened.damage_report(),
-            SessionOrigin::Log(_) => None,
-        };
         let requests = handle.source(InboxLane::Request);
         // Running work continues meanwhile: none of it may fall between this read and the later events.
         let following = handle.subscribe().await.ok_or(OpenSessionError::Closed)?;
@@ -256,31 +255,36 @@ impl OpenSession {
             })?;
         }
         let blobs = session_store.blob_store();
-        let from_log = |missing| FileSyncResult { missing, is_changed: false, following: None };
+        let from_log = |missing| FileSyncResult { missing, is_changed: false, lost_images: 0, following: None };
         let synced = match (&file, known) {
             (SessionOrigin::File(opened), _) => follow_file(&handle, &requests, &id, opened, &blobs).await?,
             (SessionOrigin::Log(_), Some(known)) => from_log(known),
             (SessionOrigin::Log(_), None) => from_log(EntryTree { entries: Vec::new(), head: Lsn(0) }),
         };
-        let FileSyncResult { missing: EntryTree { entries: missing, head }, is_changed, following: newer } = synced;
+        let FileSyncResult { missing: EntryTree { entries: missing, head }, is_changed, lost_images, following: newer } =
+            synced;
         let following = newer.unwrap_or(following);
         let title = header.title.clone().or_else(|| match &file {
             SessionOrigin::File(opened) => opened.name_in_entries().map(str::to_owned),
             SessionOrigin::Log(_) => None,
         });
-        let mut writer = match &file {
-            SessionOrigin::Log(path) => {
-                EntryWriter::new(path.clone(), header, blobs).when_unanswered(session_store.common.dialect.unanswered)
-            }
-            SessionOrigin::File(opened) => resume_writer(opened, blobs)?,
-        };
-        // A file that is unchanged since holds no name that is newer than ours.
-        let is_as_left = is_recorded(&requests, &id, &writer).await;
         let lsns: Vec<_> = missing.iter().map(|entry| entry.content).collect();
         let contents =
             handle.contents().get(&lsns).await.map_err(|error| OpenSessionError::Owner(error.to_string()))?;
         let lines = missing.iter().zip(contents).filter_map(|(entry, content)| entries::to_file(entry, &content?));
         let lines: Vec<FileEntry> = lines.collect();
+        let (mut writer, damage) = match &file {
+            SessionOrigin::Log(path) => {
+                let writer = EntryWriter::new(path.clone(), header, blobs);
+                (writer.when_unanswered(session_store.common.dialect.unanswered), None)
+            }
+            SessionOrigin::File(opened) => {
+                let torn_end = TornEnd::compare(opened, &lines)?;
+                (resume_writer(opened, blobs, torn_end)?, opened.damage_report(torn_end, lost_images))
+            }
+        };
+        // A file that is unchanged since holds no name that is newer than ours.
+        let is_as_left = is_recorded(&requests, &id, &writer).await;
         for line in &lines {
             writer.push(line)?;
         }
@@ -392,21 +396,29 @@ impl OpenSession {
     }
 }
 
-/// Returns a new session's id, in the form of its dialect.
 /// Returns the writer that continues a file, which is in the current form then.
 ///
 /// # Errors
 /// [`SessionFileWriteError`], also if the file is no longer as it was read.
-fn resume_writer(opened: &OpenedFile, blobs: BlobStore) -> Result<EntryWriter, SessionFileWriteError> {
+fn resume_writer(
+    opened: &OpenedFile,
+    blobs: BlobStore,
+    torn_end: TornEnd,
+) -> Result<EntryWriter, SessionFileWriteError> {
     let (path, header, mark) = (opened.path.clone(), opened.header.clone(), opened.mark);
     let Some(entries) = opened.older_entries() else {
-        return EntryWriter::resume(path, header, blobs, mark, opened.whole);
+        let keep = match torn_end {
+            TornEnd::Restored => opened.whole,
+            TornEnd::LeftOut => mark.length,
+        };
+        return EntryWriter::resume(path, header, blobs, mark, keep);
     };
     let mut writer = EntryWriter::take_over(path, header, blobs, mark)?;
     writer.rewrite_entries(entries)?;
     Ok(writer)
 }
 
+/// Returns a new session's id, in the form of its dialect.
 fn fresh_id(session_store: &SessionStore) -> Result<SessionId, getrandom::Error> {
     let mut seed = [0; 10];
     getrandom::fill(&mut seed)?;

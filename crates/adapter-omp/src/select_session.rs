@@ -24,7 +24,7 @@ use super::{
     session_store::SessionStore,
     start_error::StartError,
 };
-use crate::session_file::{OpenedFile, SessionFileOpenError, convert::INHERIT, find};
+use crate::session_file::{OpenedFile, SessionFileOpenError, TornEnd, convert::INHERIT, find};
 
 /// The role of a model that stood in for another one after a failure. A session does not continue with it.
 const FALLBACK_ROLE: &str = "fallback";
@@ -45,6 +45,7 @@ pub(super) async fn open_session(
         let restore = |notes: &[_]| start_settings(session_store, flags, choice, settings, notes);
         return fork_session(session_store, &path, restore).await;
     }
+    let mut skipped = None;
     let path = match &flags.resume {
         Some(target) => match named(target) {
             Some(path) => Some(path),
@@ -54,9 +55,34 @@ pub(super) async fn open_session(
                 None => return Err(no_session(target)),
             },
         },
-        None if flags.continues => newest_session(session_store).await,
+        None if flags.continues => {
+            let (path, notice) = newest_session(session_store, folder).await;
+            skipped = notice;
+            path
+        }
         None => None,
     };
+    let opened = reopen_or_begin(flags, session_store, settings, choice, path).await?;
+    Ok(with_notice(opened, skipped))
+}
+
+/// Puts a notice before the report about the file of a session.
+fn with_notice(seat: OpenSession, notice: Option<String>) -> OpenSession {
+    let damage = match (notice, seat.damage) {
+        (Some(notice), Some(damage)) => Some(format!("{notice}; {damage}")),
+        (notice, damage) => notice.or(damage),
+    };
+    OpenSession { damage, ..seat }
+}
+
+/// Opens the session of the file at `path`, or begins one, there or at a place of its own.
+async fn reopen_or_begin(
+    flags: &AdapterFlags,
+    session_store: &SessionStore,
+    settings: Settings,
+    choice: &ModelChoice,
+    path: Option<PathBuf>,
+) -> Result<OpenSession, StartError> {
     let Some(path) = path else { return begin_session(session_store, settings).await };
     let restore =
         |settings: Settings, notes: &[(EntryId, String)]| start_settings(session_store, flags, choice, settings, notes);
@@ -78,12 +104,14 @@ pub(super) async fn open_session(
     }
 }
 
-/// Returns the newest session of the working folder, whether or not its file was written yet.
-async fn newest_session(session_store: &SessionStore) -> Option<PathBuf> {
-    let folder = session_store.folder.as_ref()?;
-    let file = find::newest_session(folder).map(|found| found.path);
+/// Returns the newest session of the working folder, whether or not its file was written yet, and a notice about newer files that cannot
+/// be opened.
+async fn newest_session(session_store: &SessionStore, folder: &Path) -> (Option<PathBuf>, Option<String>) {
+    let newest = find::newest_session(folder);
+    let notice = newest.skipped_notice();
+    let file = newest.session.map(|found| found.path);
     let written = file.as_ref().and_then(|path| std::fs::metadata(path).ok()?.modified().ok());
-    recover_unwritten::newest_unwritten(session_store, folder, written).await.or(file)
+    (recover_unwritten::newest_unwritten(session_store, folder, written).await.or(file), notice)
 }
 
 fn no_session(target: impl fmt::Display) -> StartError {
@@ -120,14 +148,18 @@ pub(crate) async fn fork_opened(
     settings: impl FnOnce(&[(EntryId, String)]) -> Settings,
 ) -> Result<OpenSession, StartError> {
     let parent = Some(opened.path.display().to_string());
-    let (blobs, damage, name) = (session_store.blob_store(), opened.damage_report(), opened.session_name());
+    let (blobs, name) = (session_store.blob_store(), opened.session_name());
     let entries = tokio::task::spawn_blocking(move || {
-        let places = 0..opened.notes().len();
-        places
-            .map(|at| opened.read_entry(at).map(|entry| super::entries::from_file(&entry, &blobs)))
-            .collect::<Result<Vec<_>, SessionFileOpenError>>()
+        let (mut entries, mut lost_images) = (Vec::with_capacity(opened.notes().len()), 0);
+        for at in 0..opened.notes().len() {
+            let entry = opened.read_entry(at)?;
+            let import = super::entries::from_file(&entry, &blobs);
+            lost_images += import.lost_images;
+            entries.push(import.entry);
+        }
+        Ok::<_, SessionFileOpenError>((entries, opened.damage_report(TornEnd::LeftOut, lost_images)))
     });
-    let entries = entries.await.map_err(StartError::new)?.map_err(StartError::new)?;
+    let (entries, damage) = entries.await.map_err(StartError::new)?.map_err(StartError::new)?;
     let is_note =
         |entry: &&ImportedEntry| matches!(entry.kind, SessionEntryKind::ModelChange | SessionEntryKind::ThinkingChange);
     let on_path = path_to_last(&entries);

@@ -5,8 +5,10 @@
 //! docs/protocol/omp.md, Session files; ARCHITECTURE.md, The file and the log.
 
 pub mod blobs;
+mod blocks;
 pub(crate) mod context_cuts;
 pub mod convert;
+mod entry_damage;
 pub(crate) mod entry_note;
 pub mod find;
 mod line_reader;
@@ -14,10 +16,12 @@ pub(crate) mod line_scanner;
 pub mod mark;
 pub mod name;
 pub mod open;
+mod torn_end;
 pub mod writer;
 
 pub use blobs::BlobStore;
 pub use entry_note::EntryNote;
 pub use mark::FileMark;
 pub use open::{OpenedFile, SessionFileOpenError, open_file};
+pub use torn_end::TornEnd;
 pub use writer::{EntryWriter, SessionFileWriteError, UnansweredPolicy};

@@ -33,7 +33,7 @@ use crate::{
     adapter::{ActiveOperation, AdapterCallback, OmpAdapter, SessionSwitch},
     contract_transfer::transfer_contract,
     host,
-    open_session::{OpenSession, SessionStart, first_entries},
+    open_session::{OpenSession, SessionStart, first_entries, separate_copy_of},
     open_session_error::OpenSessionError,
     refusal_text::{CANCELLED, refusal_message},
     select_session,
@@ -328,10 +328,18 @@ async fn open_file(adapter: &mut OmpAdapter, path: PathBuf) -> Result<OpenSessio
     let settings = current_settings(adapter).await;
     let session_store = adapter.store.clone();
     let fallback = settings.clone();
-    let opened = OpenSession::reopen_file(&adapter.store, &path, |notes| {
-        select_session::restored_settings(&session_store, settings, notes)
-    })
-    .await;
+    let current = adapter.current_session().and_then(|seat| Some((seat.id.clone(), seat.path()?.to_owned())));
+    let separated = match &current {
+        Some((id, own)) => separate_copy_of(&session_store, (id, own), &path).await,
+        None => Ok(()),
+    };
+    let opened = match separated {
+        Ok(()) => {
+            let restore = |notes: &[_]| select_session::restored_settings(&session_store, settings, notes);
+            OpenSession::reopen_file(&adapter.store, &path, restore).await
+        }
+        Err(error) => Err(error),
+    };
     let opened = match opened {
         Err(OpenSessionError::Copy(copy)) => {
             let restore = |notes: &[_]| select_session::restored_settings(&session_store, fallback, notes);

@@ -2,16 +2,16 @@
 //!
 //! It must not know how a session is opened.
 
-use std::{fs::OpenOptions, sync::Arc};
+use std::{fs::OpenOptions, path::Path, sync::Arc};
 
 use countersign_core::id::SessionId;
 use countersign_protocol::omp::session_file::SessionHeader;
 use countersign_runtime::tools::regular;
 
-use super::fresh_id;
+use super::{fresh_id, read_file};
 use crate::{
     open_session_error::OpenSessionError,
-    session_file::{BlobStore, EntryWriter, OpenedFile, SessionFileWriteError},
+    session_file::{BlobStore, EntryWriter, OpenedFile, SessionFileWriteError, find},
     session_store::{OpenedLog, SessionStore},
 };
 
@@ -22,23 +22,44 @@ pub(super) async fn separate_copy(
     open: OpenedLog,
     opened: &Arc<OpenedFile>,
 ) -> Result<(), OpenSessionError> {
-    let written = match fresh_id(session_store) {
-        Ok(id) => {
-            let (file, blobs) = (Arc::clone(opened), session_store.blob_store());
-            match tokio::task::spawn_blocking(move || set_id(&file, &id, blobs)).await {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(error @ SessionFileWriteError::Io { .. })) => {
-                    tracing::warn!(%error, "the copy of a session file cannot get an id of its own");
-                    Err(OpenSessionError::Copy(Arc::clone(opened)))
-                }
-                Ok(Err(changed)) => Err(changed.into()),
-                Err(error) => Err(OpenSessionError::Owner(error.to_string())),
-            }
-        }
-        Err(error) => Err(OpenSessionError::Owner(error.to_string())),
-    };
+    let written = give_own_id(session_store, opened).await;
     open.close().await;
     written
+}
+
+/// Gives the session in the file at `path` an id of its own if it is a copy of the file `own` of the session `id`, whose log is in use
+/// here.
+pub(crate) async fn separate_copy_of(
+    session_store: &SessionStore,
+    (id, own): (&SessionId, &Path),
+    path: &Path,
+) -> Result<(), OpenSessionError> {
+    let is_elsewhere = match (own.canonicalize(), path.canonicalize()) {
+        (Ok(own), Ok(path)) => own != path,
+        // A file that is not there any more was moved, not copied.
+        _ => false,
+    };
+    if !is_elsewhere || find::read_header(path).is_none_or(|header| header.id != id.as_str()) {
+        return Ok(());
+    }
+    match read_file(path).await? {
+        Some(opened) => give_own_id(session_store, &opened).await,
+        None => Ok(()),
+    }
+}
+
+async fn give_own_id(session_store: &SessionStore, opened: &Arc<OpenedFile>) -> Result<(), OpenSessionError> {
+    let id = fresh_id(session_store).map_err(|error| OpenSessionError::Owner(error.to_string()))?;
+    let (file, blobs) = (Arc::clone(opened), session_store.blob_store());
+    match tokio::task::spawn_blocking(move || set_id(&file, &id, blobs)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error @ SessionFileWriteError::Io { .. })) => {
+            tracing::warn!(%error, "the copy of a session file cannot get an id of its own");
+            Err(OpenSessionError::Copy(Arc::clone(opened)))
+        }
+        Ok(Err(changed)) => Err(changed.into()),
+        Err(error) => Err(OpenSessionError::Owner(error.to_string())),
+    }
 }
 
 /// Gives the session of a file another id. Nothing else in the file changes.

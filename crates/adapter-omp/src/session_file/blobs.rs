@@ -42,39 +42,61 @@ impl BlobStore {
         (Digest::hash_bytes(&bytes) == digest).then(|| STANDARD.encode(bytes))
     }
 
-    /// Puts the images of `message` back in place of their references. One that is lost becomes a text that says so.
-    pub fn inline_images(&self, message: &mut StoredMessage) {
+    /// Puts the images of `message` back in place of their references, and returns how many cannot be read: those whose blob is lost, and
+    /// those whose data is no base64. A text that says so stands in the place of each.
+    pub fn inline_images(&self, message: &mut StoredMessage) -> usize {
         let content = match message {
             StoredMessage::User(user_message) | StoredMessage::Developer(user_message) => &mut user_message.content,
             StoredMessage::Assistant(assistant) => &mut assistant.content,
             StoredMessage::ToolResult(result) => &mut result.content,
             StoredMessage::Custom(custom) => &mut custom.content,
             StoredMessage::FileMention(mention) => {
-                mention.files.iter_mut().for_each(|file| self.inline_json(file));
-                return;
+                return mention.files.iter_mut().map(|file| self.inline_json(file)).sum();
             }
             StoredMessage::BashExecution(_) | StoredMessage::CompactionSummary(_) | StoredMessage::BranchSummary(_) => {
-                return;
+                return 0;
             }
         };
+        let mut lost = 0;
         for block in content {
-            if let MessageBlock::Image(image) = block
-                && image.data.starts_with(PREFIX)
-            {
-                match self.resolve_data(&image.data) {
-                    Some(data) => image.data = data,
-                    None => *block = MessageBlock::from_text("[An image that is no longer there]"),
+            if let MessageBlock::Image(image) = block {
+                match self.image_data(&image.data) {
+                    Ok(Some(data)) => image.data = data,
+                    Ok(None) => {}
+                    Err(notice) => {
+                        *block = MessageBlock::from_text(notice);
+                        lost += 1;
+                    }
                 }
             }
         }
+        lost
     }
 
-    fn inline_json(&self, value: &mut Value) {
-        walk_images(value, &mut |object| {
-            if let Some(data) = object.get("data").and_then(Value::as_str).and_then(|data| self.resolve_data(data)) {
-                object.insert("data".to_owned(), data.into());
+    fn inline_json(&self, value: &mut Value) -> usize {
+        let mut lost = 0;
+        walk_images(value, &mut |object| match object
+            .get("data")
+            .and_then(Value::as_str)
+            .map(|data| self.image_data(data))
+        {
+            Some(Ok(Some(data))) => drop(object.insert("data".to_owned(), data.into())),
+            Some(Err(_)) => {
+                object.shift_remove("data");
+                lost += 1;
             }
+            Some(Ok(None)) | None => {}
         });
+        lost
+    }
+
+    /// Returns the base64 of an image if it differs from the data in the file. The error is a text for its place.
+    fn image_data(&self, data: &str) -> Result<Option<String>, &'static str> {
+        if data.starts_with(PREFIX) {
+            let read = self.resolve_data(data).filter(|data| !data.is_empty());
+            return read.map(Some).ok_or("[An image that is no longer there]");
+        }
+        if !data.is_empty() && is_base64(data) { Ok(None) } else { Err("[An image that cannot be read]") }
     }
 
     /// Makes `line`, an entry as JSON, fit for a session file: long images go into blobs, which are there when this
@@ -109,6 +131,21 @@ impl BlobStore {
         }
         Ok(digest)
     }
+}
+
+/// Reports whether a text is base64, without holding what it stands for.
+fn is_base64(text: &str) -> bool {
+    let mut pieces = text.as_bytes().chunks(1 << 16).peekable();
+    let mut bytes = Vec::new();
+    while let Some(piece) = pieces.next() {
+        bytes.clear();
+        let is_read = STANDARD.decode_vec(piece, &mut bytes).is_ok();
+        // Only the end of the whole may be padded.
+        if !is_read || pieces.peek().is_some() && piece.ends_with(b"=") {
+            return false;
+        }
+    }
+    true
 }
 
 /// Reports whether a line of so many bytes could hold something for [`BlobStore::externalise_images`].
@@ -167,7 +204,7 @@ mod tests {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     use countersign_core::{
         digest::Digest,
-        message::{ImageBlock, InputMessage, MessageBlock, StoredMessage},
+        message::{FileMentionMessage, ImageBlock, InputMessage, MessageBlock, StoredMessage},
     };
     use serde_json::json;
 
@@ -194,9 +231,48 @@ mod tests {
             content: vec![image(&reference), image(&lost)],
             ..InputMessage::default()
         });
-        blobs.inline_images(&mut message);
+        assert_eq!(blobs.inline_images(&mut message), 1);
         let want = vec![image(&long), MessageBlock::from_text("[An image that is no longer there]")];
         assert_eq!(message, StoredMessage::User(InputMessage { content: want, ..InputMessage::default() }));
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_read_is_counted_and_replaced_by_a_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = BlobStore::new(folder.path().to_owned());
+        let put = |name: &[u8], bytes: &[u8]| {
+            let digest = Digest::hash_bytes(name);
+            std::fs::write(folder.path().join(digest.to_string()), bytes).unwrap();
+            format!("blob:sha256:{digest}")
+        };
+        let gone = "[An image that is no longer there]";
+        let unreadable = "[An image that cannot be read]";
+        for (data, want) in [
+            ("aGk=".to_owned(), None),
+            (STANDARD.encode(vec![7; 100_000]), None),
+            (put(b"whole", b"whole"), None),
+            (put(b"emptied", b""), Some(gone)),
+            (put(b"", b""), Some(gone)),
+            (put(b"damaged", b"dam"), Some(gone)),
+            ("blob:sha256:../x".to_owned(), Some(gone)),
+            ("!!notbase64!!".to_owned(), Some(unreadable)),
+            ("aGk".to_owned(), Some(unreadable)),
+            (format!("aGk={}", STANDARD.encode(vec![7; 100_000])), Some(unreadable)),
+            (String::new(), Some(unreadable)),
+        ] {
+            let image = ImageBlock { data: data.clone(), mime_type: "image/png".to_owned() };
+            let content = vec![MessageBlock::Image(image)];
+            let mut message = StoredMessage::User(InputMessage { content, ..InputMessage::default() });
+            assert_eq!(blobs.inline_images(&mut message), usize::from(want.is_some()), "{data}");
+            let StoredMessage::User(user_message) = message else { panic!("{data}") };
+            assert_eq!(user_message.content[0].as_text(), want, "{data}");
+            let file = json!({ "path": "a", "image": { "type": "image", "data": data, "mimeType": "image/png" } });
+            let mut mention =
+                StoredMessage::FileMention(FileMentionMessage { files: vec![file], ..Default::default() });
+            assert_eq!(blobs.inline_images(&mut mention), usize::from(want.is_some()), "{data}");
+            let StoredMessage::FileMention(mention) = mention else { panic!("{data}") };
+            assert_eq!(mention.files[0]["image"].get("data").is_none(), want.is_some(), "{data}");
+        }
     }
 
     #[test]

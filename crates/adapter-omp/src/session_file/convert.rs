@@ -14,11 +14,10 @@ use countersign_protocol::{
         session_file::{SessionEntryBody, SessionFileEntry},
     },
 };
-use countersign_runtime::models::ThinkingLevel;
 use countersign_view::time::parse_iso;
 use serde_json::{Map, Value};
 
-use super::context_cuts::is_in_words;
+use super::{blocks, context_cuts::is_in_words};
 
 type JsonMembers = Map<String, Value>;
 
@@ -146,34 +145,9 @@ pub(crate) fn foreign_model(entry: &SessionFileEntry) -> Option<(String, String)
     Some((text("provider")?, text("modelId")?))
 }
 
-/// Reports whether an entry is of a form that we cannot read, although it belongs to the conversation.
-pub(super) fn is_not_understood(entry: &SessionFileEntry) -> bool {
-    const READ: [&str; 6] =
-        ["message", "custom_message", "compaction", "branch_summary", "thinking_level_change", "model_change"];
-    match &entry.body {
-        SessionEntryBody::Message(body) => match &body.message {
-            AgentMessage::Other(_) => match serde_json::to_value(&body.message) {
-                Ok(Value::Object(wire)) => parse_message(&wire).is_none(),
-                Ok(_) | Err(_) => true,
-            },
-            _ => false,
-        },
-        SessionEntryBody::ThinkingLevelChange(change) => change
-            .thinking_level
-            .as_deref()
-            .is_some_and(|level| level != INHERIT && ThinkingLevel::parse(level).is_none()),
-        SessionEntryBody::Unknown(_) if foreign_model(entry).is_some() => false,
-        SessionEntryBody::Unknown(line) => {
-            let kind = line.decode_as::<Value>().ok().and_then(|line| Some(line.get("type")?.as_str()?.to_owned()));
-            kind.is_some_and(|kind| READ.contains(&kind.as_str()))
-        }
-        _ => false,
-    }
-}
-
 /// Reads the members of a message as far as the log has a place for them. `None` if it is of a role or form that it has
 /// none for.
-fn parse_message(wire: &JsonMembers) -> Option<StoredMessage> {
+pub(super) fn parse_message(wire: &JsonMembers) -> Option<StoredMessage> {
     let mut wire = wire.clone();
     match wire.get("role")?.as_str()? {
         "hookMessage" => drop(wire.insert("role".to_owned(), "custom".into())),
@@ -203,7 +177,7 @@ fn parse_message(wire: &JsonMembers) -> Option<StoredMessage> {
             let text = std::mem::take(text);
             wire.insert("content".to_owned(), serde_json::to_value([MessageBlock::from_text(text)]).ok()?);
         }
-        Some(Value::Array(blocks)) => blocks.retain(is_block),
+        Some(Value::Array(blocks)) => blocks.retain_mut(blocks::complete_block),
         Some(_) | None => {}
     }
     serde_json::from_value(Value::Object(wire)).ok()
@@ -219,10 +193,6 @@ fn complete_assistant(wire: &mut JsonMembers) {
             wire.insert(name.to_owned(), usual.into());
         }
     }
-}
-
-fn is_block(block: &Value) -> bool {
-    serde_json::from_value::<MessageBlock>(block.clone()).is_ok()
 }
 
 /// Returns a message that we cannot express: kept whole, never shown, without content.

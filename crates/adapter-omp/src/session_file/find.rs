@@ -12,6 +12,8 @@ use std::{
 use countersign_protocol::omp::session_file::SessionHeader;
 use countersign_runtime::tools::regular;
 
+use super::open::is_blank;
+
 /// The longest beginning that is read for a header, in bytes.
 const LONGEST: u64 = 16 << 20;
 
@@ -32,9 +34,44 @@ pub fn read_header(path: &Path) -> Option<SessionHeader> {
     SessionHeader::parse(&mut lines.map(|line| String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// Returns the session in `folder` that was written to last.
-pub fn newest_session(folder: &Path) -> Option<FoundSession> {
-    by_age(folder).into_iter().find_map(|path| read_header(&path).map(|header| FoundSession { path, header }))
+/// The session in a folder that was written to last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewestSession {
+    /// The session; none if there is none that can be opened.
+    pub session: Option<FoundSession>,
+    /// The files that were written to later and hold something, but begin with no header of a session. The newest one comes first.
+    pub skipped: Vec<PathBuf>,
+}
+
+/// Finds the session in `folder` that was written to last.
+pub fn newest_session(folder: &Path) -> NewestSession {
+    let mut newest = NewestSession::default();
+    for path in by_age(folder) {
+        if let Some(header) = read_header(&path) {
+            newest.session = Some(FoundSession { path, header });
+            break;
+        }
+        // A blank file lacks nothing. One that cannot be read may hold anything.
+        if !is_blank(&path).unwrap_or(false) {
+            newest.skipped.push(path);
+        }
+    }
+    newest
+}
+
+impl NewestSession {
+    /// Returns a notice for users about the files that were skipped.
+    pub fn skipped_notice(&self) -> Option<String> {
+        let is = |path: &PathBuf| format!("{} cannot be read as a session file", path.display());
+        match self.skipped.as_slice() {
+            [] => None,
+            [one] => Some(format!("{} and was not continued", is(one))),
+            [newest, _] => Some(format!("{} and was not continued, nor another newer file", is(newest))),
+            [newest, others @ ..] => {
+                Some(format!("{} and was not continued, nor {} other newer files", is(newest), others.len()))
+            }
+        }
+    }
 }
 
 /// Finds the session that `target` names: a path, or the beginning of an id, searched in `folder` first and then in the
@@ -97,16 +134,57 @@ mod tests {
         time::{Duration, SystemTime},
     };
 
-    use super::{find_session, newest_session};
+    use super::{NewestSession, find_session, newest_session};
+
+    fn newest_id(folder: &Path) -> Option<String> {
+        newest_session(folder).session.map(|found| found.header.id)
+    }
+
+    #[test]
+    fn newer_files_that_are_no_sessions_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, minutes_old) in [("a.jsonl", 5), ("older.jsonl", 9), ("c.jsonl", 3), ("b.jsonl", 2), ("d.jsonl", 1)]
+        {
+            put(&at(name), name, minutes_old);
+        }
+        let put_text = |name: &str, text: &str| {
+            let modified = fs::metadata(at(name)).unwrap().modified().unwrap();
+            fs::write(at(name), text).unwrap();
+            File::options().write(true).open(at(name)).unwrap().set_modified(modified).unwrap();
+        };
+        put_text("older.jsonl", "nothing\n");
+        assert_eq!(newest_session(folder.path()).skipped_notice(), None);
+        put_text("d.jsonl", "\n");
+        assert_eq!(
+            (newest_id(folder.path()).as_deref(), newest_session(folder.path()).skipped_notice()),
+            (Some("b.jsonl"), None)
+        );
+        put_text("b.jsonl", "{\"type\":\"sess");
+        let newest = newest_session(folder.path());
+        let one = format!("{} cannot be read as a session file and was not continued", at("b.jsonl").display());
+        assert_eq!(
+            (newest.skipped_notice(), newest.session.unwrap().header.id),
+            (Some(one.clone()), "c.jsonl".to_owned())
+        );
+        put_text("c.jsonl", "\0\0\0{\"type\":\"session\",\"id\":\"x\"}\n");
+        assert_eq!(newest_session(folder.path()).skipped_notice(), Some(format!("{one}, nor another newer file")));
+    }
 
     #[test]
     fn a_header_that_can_be_opened_is_found() {
         let folder = tempfile::tempdir().unwrap();
         put(&folder.path().join("old.jsonl"), "old", 9);
         for (name, title) in [("bytes", &b"caf\xe9"[..]), ("long", &vec![b'x'; 2 << 20])] {
-            let line = [&b"\xef\xbb\xbf{\"type\":\"session\",\"id\":\""[..], name.as_bytes(), b"\",\"title\":\"", title, b"\"}\n"];
+            let line = [
+                &b"\xef\xbb\xbf{\"type\":\"session\",\"id\":\""[..],
+                name.as_bytes(),
+                b"\",\"title\":\"",
+                title,
+                b"\"}\n",
+            ];
             fs::write(folder.path().join(format!("{name}.jsonl")), line.concat()).unwrap();
-            assert_eq!(newest_session(folder.path()).unwrap().header.id, name);
+            assert_eq!(newest_id(folder.path()).as_deref(), Some(name));
             let found = find_session(name, folder.path(), folder.path(), None);
             assert_eq!(found.unwrap().header.id, name);
         }
@@ -135,8 +213,8 @@ mod tests {
         fs::write(here.join("2026-01-04T00-00-00-000Z_dd55.jsonl"), "nothing\n").unwrap();
         fs::write(here.join("notes.txt"), "{\"type\":\"session\",\"id\":\"x\"}\n").unwrap();
 
-        assert_eq!(newest_session(&here).unwrap().header.id, "aa11");
-        assert_eq!(newest_session(&sessions.join("absent")), None);
+        assert_eq!(newest_id(&here).as_deref(), Some("aa11"));
+        assert_eq!(newest_session(&sessions.join("absent")), NewestSession::default());
         for (target, want) in [
             ("aa", Some("aa11")),
             ("AA2", Some("aa22")),

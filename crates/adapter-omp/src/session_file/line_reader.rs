@@ -1,13 +1,13 @@
 //! Reads a session file line by line, so that a long one is never in memory as a whole.
 //!
-//! It must not touch a file, nor change what a line says: a file in which that is needed is [`read_session_file`]'s.
-//!
-//! [`read_session_file`]: countersign_protocol::omp::session_file::read_session_file
+//! It must not touch a file, nor change what a line says.
 
 use std::collections::HashSet;
 
 use countersign_protocol::{
-    omp::session_file::{NotASession, ParentMember, SessionFileEntry, SessionHeader, TitleLine, VERSION},
+    omp::session_file::{
+        NotASession, ParentMember, SessionEntryBody, SessionFileEntry, SessionHeader, TitleLine, VERSION,
+    },
     replace_lone_surrogates,
 };
 
@@ -18,18 +18,20 @@ pub(super) enum SessionLine {
     Blank,
     /// The header, or the title line before it.
     Beginning,
-    /// An entry, as it stands.
-    Entry(Box<SessionFileEntry>),
+    /// An entry, as it stands, and whether it names a parent.
+    Entry(Box<SessionFileEntry>, ParentMember),
     /// No entry: it is left out.
     Unreadable,
-    /// What this line means depends on other lines: the file is of an older form, an id occurs twice, a line names no parent, or
-    /// one that is not before it. No later line is read.
-    NeedsWholeFile,
+    /// What this line means depends on other lines: an id occurs twice, or a line names no parent, or a parent or an entry to keep that
+    /// is not before it. No later line is read.
+    Damaged,
+    /// A line of a file of a version before 3. It is not read.
+    Older,
 }
 
 /// Reader of the lines of a file in order. It keeps only the ids of the entries.
 ///
-/// A file without a [`SessionLine::NeedsWholeFile`] has the entries that [`read_session_file`] finds in it, none of them moved, and
+/// A file without a [`SessionLine::Damaged`] or [`SessionLine::Older`] has the entries that [`read_session_file`] finds in it, none of them moved, and
 /// as many unreadable lines.
 ///
 /// [`read_session_file`]: countersign_protocol::omp::session_file::read_session_file
@@ -39,10 +41,28 @@ pub(super) struct SessionLineReader {
     title_line: Option<String>,
     header: Option<SessionHeader>,
     ids: HashSet<String>,
-    needs_whole_file: bool,
+    check: LinkCheck,
+    is_older: bool,
+}
+
+/// Whether a reader compares the ids of a line with those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LinkCheck {
+    /// It does, and none was wrong.
+    #[default]
+    Checked,
+    /// One was wrong.
+    Failed,
+    /// It does not, as it is known that some are wrong.
+    Skipped,
 }
 
 impl SessionLineReader {
+    /// Creates the reader of a file that is known to be damaged: it reads every entry as it stands.
+    pub(super) fn damaged() -> Self {
+        Self { check: LinkCheck::Skipped, ..Self::default() }
+    }
+
     /// Reads the next line, with or without its line break.
     ///
     /// # Errors
@@ -60,8 +80,11 @@ impl SessionLineReader {
         if self.header.is_none() {
             return self.read_beginning(line);
         }
-        if self.needs_whole_file {
-            return Ok(SessionLine::NeedsWholeFile);
+        if self.is_older {
+            return Ok(SessionLine::Older);
+        }
+        if self.check == LinkCheck::Failed {
+            return Ok(SessionLine::Damaged);
         }
         let Ok((entry, parent)) = SessionFileEntry::parse_with_parent(line) else {
             return Ok(SessionLine::Unreadable);
@@ -69,12 +92,23 @@ impl SessionLineReader {
         if entry.is_header() {
             return Ok(SessionLine::Unreadable);
         }
-        let is_behind_parent = entry.parent_id.as_ref().is_none_or(|parent| self.ids.contains(parent));
-        if parent == ParentMember::Missing || !is_behind_parent || !self.ids.insert(entry.id.clone()) {
-            self.needs_whole_file = true;
-            return Ok(SessionLine::NeedsWholeFile);
+        if self.check == LinkCheck::Checked && !self.is_linked(&entry, parent) {
+            self.check = LinkCheck::Failed;
+            return Ok(SessionLine::Damaged);
         }
-        Ok(SessionLine::Entry(Box::new(entry)))
+        Ok(SessionLine::Entry(Box::new(entry), parent))
+    }
+
+    /// Adds the id of an entry. True if no entry before it has that id, and those that it names are before it.
+    fn is_linked(&mut self, entry: &SessionFileEntry, parent: ParentMember) -> bool {
+        let is_after_parent = entry.parent_id.as_ref().is_none_or(|parent| self.ids.contains(parent));
+        if parent == ParentMember::Missing || !is_after_parent || !self.ids.insert(entry.id.clone()) {
+            return false;
+        }
+        match &entry.body {
+            SessionEntryBody::Compaction(body) => self.ids.contains(&body.first_kept_entry_id),
+            _ => true,
+        }
     }
 
     fn read_beginning(&mut self, line: &str) -> Result<SessionLine, NotASession> {
@@ -84,7 +118,7 @@ impl SessionLineReader {
             return Ok(SessionLine::Beginning);
         }
         let header = SessionHeader::parse(&mut self.title_line.take().into_iter().chain([line])).ok_or(NotASession)?;
-        self.needs_whole_file = header.version < VERSION;
+        self.is_older = header.version < VERSION;
         self.header = Some(header);
         Ok(SessionLine::Beginning)
     }
@@ -110,16 +144,16 @@ mod tests {
         format!(r#"{{"type":"label","id":"{id}","parentId":{parent},"timestamp":"t","targetId":"x"}}"#)
     }
 
-    /// Returns the entries and the number of unreadable lines; `None` if the whole file is needed.
+    /// Returns the entries and the number of unreadable lines; `None` if the file is damaged or older.
     fn read_lines(text: &str) -> Option<(Vec<SessionFileEntry>, usize)> {
         let mut reader = SessionLineReader::default();
         let (mut entries, mut unreadable) = (Vec::new(), 0);
         for line in text.split_inclusive('\n') {
             match reader.read_line(line).unwrap() {
                 SessionLine::Blank | SessionLine::Beginning => {}
-                SessionLine::Entry(entry) => entries.push(*entry),
+                SessionLine::Entry(entry, _) => entries.push(*entry),
                 SessionLine::Unreadable => unreadable += 1,
-                SessionLine::NeedsWholeFile => return None,
+                SessionLine::Damaged | SessionLine::Older => return None,
             }
         }
         reader.finish().unwrap();
@@ -152,6 +186,7 @@ mod tests {
             label("b", "\"b\""),
             label("b", "\"gone\""),
             r#"{"type":"label","id":"b","timestamp":"t","targetId":"x"}"#.to_owned(),
+            r#"{"type":"compaction","id":"b","parentId":"a","timestamp":"t","summary":"s","firstKeptEntryId":"gone","tokensBefore":1}"#.to_owned(),
         ] {
             assert_eq!(read_lines(&format!("{HEADER}\n{first}\n{line}\n")), None, "{line}");
         }
@@ -165,7 +200,7 @@ mod tests {
             reader.read_line(HEADER).unwrap();
             for at in 0..entries {
                 let line = label(&at.to_string(), "null").replace("\"x\"", &format!("\"{}\"", "x".repeat(length)));
-                assert!(matches!(reader.read_line(&line).unwrap(), SessionLine::Entry(_)));
+                assert!(matches!(reader.read_line(&line).unwrap(), SessionLine::Entry(..)));
             }
             let kept: usize = reader.ids.iter().map(String::len).sum();
             assert!(reader.ids.len() == entries && kept <= 4 * entries, "{length}");

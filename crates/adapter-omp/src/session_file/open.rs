@@ -2,8 +2,12 @@
 //!
 //! It must not decide what a context is made of, nor write: an older form is rewritten by the code that continues it.
 
+mod damage_report;
+mod repair;
+
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     hash::{DefaultHasher, Hasher as _},
     io,
@@ -13,16 +17,15 @@ use std::{
 
 use countersign_core::{digest::Digest, id::SessionId, time::Millis};
 use countersign_protocol::omp::session_file::{
-    FileForm, SessionEntryBody, SessionFileEntry, SessionHeader, VERSION, read_session_file,
+    EntryLinks, FileForm, SessionEntryBody, SessionFileEntry, SessionHeader, VERSION,
 };
 use countersign_runtime::tools::regular;
 use countersign_view::time::format_iso;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    context_cuts::count_wordless,
-    convert,
-    entry_note::{EntryNote, places_on_last_path},
+    entry_damage::EntryDamage,
+    entry_note::EntryNote,
     line_reader::{SessionLine, SessionLineReader},
     line_scanner::{FilePiece, LineScanner, hash_pieces},
     mark::FileMark,
@@ -34,8 +37,8 @@ pub(super) const LARGEST: u64 = 1 << 30;
 /// Maximum length of an id, in bytes: ids are in the records of the log.
 const LONGEST_ID: usize = 1024;
 
-/// A file as it was read. What its entries say stays on disk and is read by position, unless lines of it mean something else than
-/// they say: then its entries are in memory.
+/// A file as it was read. What its entries say stays on disk and is read by position. Only the entries of the forms before version 3
+/// are in memory.
 #[derive(Debug)]
 pub struct OpenedFile {
     /// Path of the file.
@@ -55,11 +58,15 @@ pub struct OpenedFile {
     /// Number of circles of parents that were cut.
     pub looped: usize,
     not_understood: usize,
+    /// Number of entries that count without some of their content.
+    incomplete: usize,
     name: Option<String>,
     notes: Vec<EntryNote>,
-    /// The lines after the header. Of a file that was read by lines, only those of its entries.
+    /// The lines of its entries, unless those are in memory.
     lines: Vec<LinePlace>,
-    /// All entries, if the file could not be read by lines.
+    /// The ids in entries that differ from those in their lines, by place.
+    changed: BTreeMap<usize, EntryLinks>,
+    /// All entries of a file of a version before 3.
     entries: Option<Vec<SessionFileEntry>>,
     file: File,
 }
@@ -75,6 +82,22 @@ impl OpenedFile {
     /// Returns what is known of the entries of the file, in their order.
     pub fn notes(&self) -> &[EntryNote] {
         &self.notes
+    }
+
+    /// Reports whether the last line was cut off in the middle.
+    pub const fn is_torn(&self) -> bool {
+        self.whole < self.mark.length
+    }
+
+    /// Returns what is left of a last line that was cut off in the middle; nothing if it is whole.
+    ///
+    /// # Errors
+    /// [`SessionFileOpenError::Io`]
+    pub(super) fn read_torn_end(&self) -> Result<Vec<u8>, SessionFileOpenError> {
+        let failed = |source| SessionFileOpenError::Io { path: self.path.clone(), source };
+        let mut end = vec![0; usize::try_from(self.mark.length - self.whole).unwrap_or(usize::MAX)];
+        self.file.read_exact_at(&mut end, self.whole).map_err(failed)?;
+        Ok(end)
     }
 
     /// Reads the entry at a place among [`Self::notes`].
@@ -96,7 +119,11 @@ impl OpenedFile {
             return Err(failed(changed()));
         }
         let entry = SessionFileEntry::parse(&String::from_utf8_lossy(&line));
-        entry.map(Cow::Owned).map_err(|error| failed(io::Error::other(error)))
+        let mut entry = entry.map_err(|error| failed(io::Error::other(error)))?;
+        if let Some(links) = self.changed.get(&at) {
+            entry.set_links(links);
+        }
+        Ok(Cow::Owned(entry))
     }
 
     /// Returns the length of the line of an entry, in bytes; 0 if all entries are in memory.
@@ -104,9 +131,15 @@ impl OpenedFile {
         if self.entries.is_some() { 0 } else { self.lines[at].piece.length }
     }
 
-    /// Returns the entries of a file of an older form, which is to be written again.
-    pub(crate) fn older_entries(&self) -> Option<&[SessionFileEntry]> {
-        self.entries.as_deref().filter(|_| self.form == FileForm::Older)
+    /// Reads the entries of a file of an older form one after the other, as it is to be written again.
+    pub(crate) fn older_entries(&self) -> Option<impl Iterator<Item = io::Result<Cow<'_, SessionFileEntry>>>> {
+        let read = move |at| {
+            self.read_entry(at).map_err(|error| match error {
+                SessionFileOpenError::Io { source, .. } => source,
+                other => io::Error::other(other),
+            })
+        };
+        (self.form == FileForm::Older).then(|| (0..self.notes.len()).map(read))
     }
 
     /// Returns the name that entries give the session; related programs write one there instead of into the header.
@@ -134,48 +167,6 @@ impl OpenedFile {
         Some(Digest::from_bytes(hash.finalize().into()))
     }
 
-    /// Reports the parts of the file that were left out or moved, and the summaries that do not count. `None` if it was
-    /// read as it stands.
-    pub fn damage_report(&self) -> Option<String> {
-        // A last line that was cut off is completed from the log, as after any crash.
-        let is_cut = self.whole < self.mark.length;
-        let lines = match self.unreadable.saturating_sub(usize::from(is_cut)) {
-            0 => None,
-            1 => Some("1 line could not be read and was left out".to_owned()),
-            more => Some(format!("{more} lines could not be read and were left out")),
-        };
-        let foreign = match self.not_understood {
-            0 => None,
-            1 => Some("1 entry could not be understood and counts for nothing".to_owned()),
-            more => Some(format!("{more} entries could not be understood and count for nothing")),
-        };
-        let entries = match self.reattached {
-            0 => None,
-            1 => Some("1 entry whose parent is not in the file follows the entry before it".to_owned()),
-            more => Some(format!("{more} entries whose parents are not in the file follow the entries before them")),
-        };
-        let circles = match self.looped {
-            0 => None,
-            1 => Some("1 entry whose parents lead back to it follows the entry before it".to_owned()),
-            more => Some(format!("{more} entries whose parents lead back to them follow the entries before them")),
-        };
-        let parts: Vec<String> = [lines, foreign, entries, circles].into_iter().flatten().collect();
-        let path = self.path.display();
-        let damage = (!parts.is_empty()).then(|| format!("session file {path} is damaged: {}", parts.join("; ")));
-        // It is whole, and another program can read all of it.
-        let wordless = match count_wordless(places_on_last_path(&self.notes).map(|at| self.notes[at].cut)) {
-            0 => return damage,
-            1 => "1 compaction has no summary in words; the messages that it stands for are kept in full".to_owned(),
-            more => format!(
-                "{more} compactions have no summary in words; the messages that they stand for are kept in full"
-            ),
-        };
-        Some(match damage {
-            Some(damage) => format!("{damage}; {wordless}"),
-            None => format!("session file {path}: {wordless}"),
-        })
-    }
-
     /// Returns the number of entries in the first `length` bytes of the file, if it can be determined.
     pub fn entries_within(&self, length: u64) -> Option<usize> {
         if self.unreadable > 0 || self.form != FileForm::Current || length > self.mark.length {
@@ -192,36 +183,12 @@ impl OpenedFile {
         if let SessionEntryBody::SessionInfo(info) = &entry.body {
             self.name = info.name.clone().filter(|name| !name.trim().is_empty());
         }
-        self.not_understood += usize::from(convert::is_not_understood(entry));
+        match EntryDamage::from_entry(entry) {
+            EntryDamage::None => {}
+            EntryDamage::Partial => self.incomplete += 1,
+            EntryDamage::Total => self.not_understood += 1,
+        }
         self.notes.push(EntryNote::from_entry(entry));
-        Ok(())
-    }
-
-    /// Reads all entries into memory.
-    fn read_whole(&mut self) -> Result<(), SessionFileOpenError> {
-        let failed = |source| SessionFileOpenError::Io { path: self.path.clone(), source };
-        let mut bytes = vec![0; usize::try_from(self.mark.length).unwrap_or(usize::MAX)];
-        self.file.read_exact_at(&mut bytes, 0).map_err(failed)?;
-        if FileMark::from_bytes(&bytes) != self.mark {
-            return Err(failed(changed()));
-        }
-        let (digest, mut count) = (self.mark.digest, 0_u64);
-        let fresh = || {
-            count += 1;
-            let id = Digest::hash_bytes(format!("{digest} {count}").as_bytes());
-            hex::encode(&id.as_bytes()[..4])
-        };
-        let file = read_session_file(&String::from_utf8_lossy(&bytes), fresh)
-            .map_err(|_| SessionFileOpenError::NotASession(self.path.clone()))?;
-        drop(bytes);
-        (self.header, self.form, self.unreadable) = (file.header, file.form, file.unreadable);
-        (self.reattached, self.looped) = (file.reattached, file.looped);
-        (self.not_understood, self.name) = (0, None);
-        self.notes.clear();
-        for entry in &file.entries {
-            self.note_entry(entry)?;
-        }
-        self.entries = Some(file.entries);
         Ok(())
     }
 }
@@ -258,7 +225,7 @@ pub enum SessionFileOpenError {
     LongId(PathBuf),
 }
 
-/// Reads the file at `path`. `None` if it is not there or empty: a session may begin there. Entries that have no id of their
+/// Reads the file at `path`. `None` if it is not there or blank: a session may begin there. Entries that have no id of their
 /// own get one that is the same for the same bytes, so that a file which was imported and not yet rewritten is known again.
 ///
 /// # Errors
@@ -288,33 +255,32 @@ pub fn open_file(path: &Path) -> Result<Option<OpenedFile>, SessionFileOpenError
         reattached: 0,
         looped: 0,
         not_understood: 0,
+        incomplete: 0,
         name: None,
         notes: Vec::new(),
         lines: Vec::new(),
+        changed: BTreeMap::new(),
         entries: None,
         file: file.try_clone().map_err(failed)?,
     };
     let mut scanner = LineScanner::new(file, LARGEST);
     let mut reader = SessionLineReader::default();
-    let (mut is_empty, mut needs_whole_file) = (true, false);
+    let (mut is_empty, mut is_damaged) = (true, false);
     let mut whole = 0;
     while let Some((piece, line)) = scanner.next_line().map_err(failed)? {
-        is_empty &= line.trim_ascii().is_empty();
+        is_empty &= is_blank_line(line, piece);
         if is_whole_line(line) {
             whole = piece.start + piece.length as u64;
         }
         let place = LinePlace { piece, hash: hash_line(line) };
         match reader.read_line(&String::from_utf8_lossy(line)).map_err(not_a_session)? {
-            SessionLine::Blank | SessionLine::Beginning => {}
-            SessionLine::Entry(entry) => {
+            SessionLine::Blank | SessionLine::Beginning | SessionLine::Older => {}
+            SessionLine::Entry(entry, _) => {
                 opened.note_entry(&entry)?;
                 opened.lines.push(place);
             }
             SessionLine::Unreadable => opened.unreadable += 1,
-            SessionLine::NeedsWholeFile => {
-                needs_whole_file = true;
-                opened.lines.push(place);
-            }
+            SessionLine::Damaged => is_damaged = true,
         }
     }
     if is_empty {
@@ -322,13 +288,41 @@ pub fn open_file(path: &Path) -> Result<Option<OpenedFile>, SessionFileOpenError
     }
     (opened.mark, opened.whole) = (scanner.mark(), whole);
     opened.header = reader.finish().map_err(not_a_session)?;
-    if needs_whole_file || opened.header.version < VERSION {
+    if opened.header.version < VERSION {
         opened.read_whole()?;
+    } else if is_damaged {
+        opened.read_damaged()?;
     }
     if opened.header.id.len() > LONGEST_ID {
         return Err(SessionFileOpenError::LongId(path.to_owned()));
     }
     Ok(Some(opened))
+}
+
+/// Reports whether a line has nothing but white space, after the byte order mark of a file.
+fn is_blank_line(line: &[u8], piece: FilePiece) -> bool {
+    let mark = b"\xef\xbb\xbf";
+    let text = if piece.start == 0 { line.strip_prefix(mark).unwrap_or(line) } else { line };
+    text.trim_ascii().is_empty()
+}
+
+/// Reports whether the file at `path` is not there or blank, so that a session may begin in it.
+///
+/// # Errors
+/// Errors of the system.
+pub(super) fn is_blank(path: &Path) -> io::Result<bool> {
+    let file = match regular::open_file(path, OpenOptions::new().read(true)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    let mut lines = LineScanner::new(file, LARGEST);
+    while let Some((piece, line)) = lines.next_line()? {
+        if !is_blank_line(line, piece) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Reports whether nothing of a line is missing. A last line without a line end counts if it is complete JSON.

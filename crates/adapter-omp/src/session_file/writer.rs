@@ -3,6 +3,7 @@
 //! It must not know the engine; it gets entries to write and returns the state of the file.
 
 use std::{
+    borrow::Cow,
     fs::{File, OpenOptions},
     io::{self, BufWriter, Write as _},
     os::unix::fs::FileExt as _,
@@ -27,7 +28,7 @@ use super::{
     BlobStore, FileMark,
     blobs::may_need_blobs,
     line_scanner::{LineScanner, hash_pieces},
-    open::LARGEST,
+    open::{LARGEST, is_blank},
 };
 
 /// Why nothing was written. What was to be written is kept and can be tried again.
@@ -61,6 +62,8 @@ pub struct EntryWriter {
     unanswered: UnansweredPolicy,
     /// True if a waiting entry is a message or an action, and not only the choice of a model.
     is_worth_a_file: bool,
+    /// True if the file does not end with a line break, which the next entry needs before it.
+    lacks_line_break: bool,
 }
 
 /// The fate of a session that ends before a model has answered in it.
@@ -94,6 +97,7 @@ impl EntryWriter {
             file: FileState::Held,
             unanswered: UnansweredPolicy::Left,
             is_worth_a_file: false,
+            lacks_line_break: false,
         }
     }
 
@@ -115,7 +119,7 @@ impl EntryWriter {
     }
 
     /// Continues the file at `path`, which is still as `mark` says and of which the first `keep` bytes count; the bytes after them (a
-    /// torn line) are cut off. A missing line end is added.
+    /// torn line) are cut off. A missing line break is added with the next entry.
     ///
     /// # Errors
     /// [`SessionFileWriteError::Io`]; [`SessionFileWriteError::Changed`] if the file is another one by now. It is then untouched.
@@ -129,22 +133,17 @@ impl EntryWriter {
         let failed = |source| SessionFileWriteError::Io { path: path.clone(), source };
         let file = regular::open_file(&path, OpenOptions::new().read(true)).map_err(failed)?;
         let hash = hash_unchanged(&file, mark, keep).map_err(failed)?;
-        let Some(mut hash) = hash else { return Err(SessionFileWriteError::Changed(path)) };
+        let Some(hash) = hash else { return Err(SessionFileWriteError::Changed(path)) };
         if mark.length > keep {
             let file = regular::open_file(&path, OpenOptions::new().write(true)).map_err(failed)?;
             file.set_len(keep).and_then(|()| file.sync_all()).map_err(failed)?;
         }
-        let (mut length, mut last) = (keep, [b'\n']);
+        let mut last = [b'\n'];
         if let Some(end) = keep.checked_sub(1) {
             file.read_exact_at(&mut last, end).map_err(failed)?;
         }
-        if last != [b'\n'] {
-            let mut file = regular::open_file(&path, OpenOptions::new().append(true)).map_err(failed)?;
-            file.write_all(b"\n").map_err(failed)?;
-            hash.update(b"\n");
-            length += 1;
-        }
-        Ok(Self { file: FileState::There { length, hash }, ..Self::new(path, header, blobs) })
+        let file = FileState::There { length: keep, hash };
+        Ok(Self { file, lacks_line_break: last != [b'\n'], ..Self::new(path, header, blobs) })
     }
 
     /// Returns the same, for a session of which this becomes if no model ever answers.
@@ -189,7 +188,11 @@ impl EntryWriter {
     /// # Errors
     /// [`SessionFileWriteError::Io`] if an image of it cannot be stored outside; it is then not added.
     pub fn push(&mut self, entry: &SessionFileEntry) -> Result<(), SessionFileWriteError> {
-        let line = self.encode_entry(entry)?;
+        let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
+        let mut line = self.encode_entry(entry).map_err(failed)?;
+        if std::mem::take(&mut self.lacks_line_break) {
+            line.insert(0, b'\n');
+        }
         self.waiting.push(line);
         self.is_worth_a_file |= !is_setting(entry);
         if matches!(self.file, FileState::Held) && is_answer(entry) {
@@ -211,7 +214,7 @@ impl EntryWriter {
         match &self.file {
             FileState::Held => return Ok(Vec::new()),
             FileState::Due => {
-                if std::fs::metadata(&self.path).is_ok_and(|file| file.len() > 0) {
+                if !is_blank(&self.path).map_err(failed)? {
                     return Err(SessionFileWriteError::Exists(self.path.clone()));
                 }
                 let mut all = vec![self.header.encode()];
@@ -308,31 +311,39 @@ impl EntryWriter {
         Ok(copied.marks)
     }
 
-    /// Puts a whole new content in place of the file, as after a migration or a redaction; waiting entries are dropped.
+    /// Puts a whole new content in place of the file, as after a migration or a redaction; waiting entries are dropped. No more than one of
+    /// the entries is in memory.
     ///
     /// # Errors
-    /// [`SessionFileWriteError::Io`]; the file is then as it was.
-    pub fn rewrite_entries(&mut self, entries: &[SessionFileEntry]) -> Result<Vec<FileMark>, SessionFileWriteError> {
-        let mut lines = vec![self.header.encode()];
-        for entry in entries {
-            lines.push(self.encode_entry(entry)?);
-        }
-        let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
-        replace_file(&self.path, &lines.concat(), FileAccess::Private).map_err(failed)?;
+    /// [`SessionFileWriteError::Io`], also if an entry cannot be read; the file is then as it was.
+    pub fn rewrite_entries<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = io::Result<Cow<'a, SessionFileEntry>>>,
+    ) -> Result<Vec<FileMark>, SessionFileWriteError> {
+        let mut written = MarkedLines::default();
+        let replaced = replace_file_with(&self.path, FileAccess::Private, |file| {
+            let mut file = BufWriter::new(file);
+            written.write_line(&self.header.encode(), &mut file)?;
+            for entry in entries {
+                let entry = entry?;
+                written.write_line(&self.encode_entry(&entry)?, &mut file)?;
+            }
+            file.flush()
+        });
+        replaced.map_err(|source| SessionFileWriteError::Io { path: self.path.clone(), source })?;
         self.waiting.clear();
-        let (marks, file) = marks_after(0, Sha256::new(), &lines);
-        self.file = file;
-        Ok(marks)
+        self.lacks_line_break = false;
+        self.file = FileState::There { length: written.length, hash: written.hash };
+        Ok(written.marks)
     }
 
-    fn encode_entry(&self, entry: &SessionFileEntry) -> Result<Vec<u8>, SessionFileWriteError> {
+    fn encode_entry(&self, entry: &SessionFileEntry) -> io::Result<Vec<u8>> {
         let line = encode_line(entry).to_vec();
         if !may_need_blobs(&line) {
             return Ok(line);
         }
         let Ok(mut value) = serde_json::from_slice::<Value>(&line) else { return Ok(line) };
-        let failed = |source| SessionFileWriteError::Io { path: self.path.clone(), source };
-        self.blobs.externalise_images(&mut value).map_err(failed)?;
+        self.blobs.externalise_images(&mut value)?;
         Ok(encode_line(&value).to_vec())
     }
 }

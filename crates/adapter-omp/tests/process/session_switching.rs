@@ -93,6 +93,27 @@ fn switching_takes_up_the_other_conversation() {
 }
 
 #[test]
+fn a_copy_of_the_open_session_is_a_session_of_its_own() {
+    let place = HostFixture::new();
+    let mut host = place.start(&[]);
+    host.run_turn("one");
+    let file = host.session_file();
+    lines_with(&file, "\"ok\"");
+    let id = host.session_state()["sessionId"].take();
+    let copy = file.with_file_name("copy.jsonl");
+    std::fs::copy(&file, &copy).unwrap();
+    host.command_data(json!({ "type": "switch_session", "sessionPath": copy }));
+    assert_eq!(host.message_texts(), ["one", "ok"]);
+    let copied = host.session_state();
+    assert_ne!(copied["sessionId"], id);
+    host.run_turn("in the copy");
+    assert_eq!(lines_with(&copy, "in the copy")[0]["id"], copied["sessionId"]);
+    host.command_data(json!({ "type": "switch_session", "sessionPath": file }));
+    assert_eq!((host.message_texts().len(), host.session_state()["sessionId"].take()), (2, id));
+    host.close_cleanly();
+}
+
+#[test]
 fn a_session_begins_where_none_was_if_the_folder_is_one_for_sessions() {
     let place = HostFixture::new();
     let mut host = place.start(&[]);

@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     fs::{self, File},
     os::unix::fs::symlink,
     path::PathBuf,
@@ -10,10 +11,10 @@ use countersign_core::{
     message::{MessageBlock, StoredMessage},
     time::Millis,
 };
-use countersign_protocol::omp::session_file::{FileForm, SessionEntryBody, SessionFileEntry};
+use countersign_protocol::omp::session_file::{FileForm, SessionEntryBody, SessionFileEntry, read_session_file};
 
-use super::{OpenedFile, SessionFileOpenError, open_file};
-use crate::session_file::{BlobStore, EntryWriter, FileMark, convert};
+use super::{OpenedFile, SessionFileOpenError, is_blank, open_file};
+use crate::session_file::{BlobStore, EntryWriter, FileMark, TornEnd, convert};
 
 const V1: &str = include_str!("fixtures/v1.jsonl");
 const V2: &str = include_str!("fixtures/v2.jsonl");
@@ -146,7 +147,7 @@ fn an_older_file_that_is_written_again_reads_the_same() {
         let header = opened.header.clone();
         let mut writer =
             EntryWriter::resume(place.file(), header, place.blobs(), opened.mark, opened.mark.length).unwrap();
-        let marks = writer.rewrite_entries(&entries(&opened)).unwrap();
+        let marks = writer.rewrite_entries(entries(&opened).iter().map(|entry| Ok(Cow::Borrowed(entry)))).unwrap();
         let again = place.open();
         assert_eq!((again.form, again.unreadable), (FileForm::Current, 0));
         assert_eq!(Some(&again.mark), marks.last());
@@ -156,11 +157,19 @@ fn an_older_file_that_is_written_again_reads_the_same() {
 }
 
 #[test]
-fn what_is_no_session_is_refused_untouched_and_an_empty_file_is_free() {
-    for (text, free) in
-        [("", true), ("\n \n", true), ("hello\n", false), ("{\"type\":\"label\"}\n", false), ("\u{0}", false)]
-    {
+fn what_is_no_session_is_refused_untouched_and_a_blank_file_is_free() {
+    for (text, free) in [
+        ("", true),
+        ("\n \n", true),
+        ("\u{feff}", true),
+        ("\u{feff}\n\t\n", true),
+        ("\n\u{feff}", false),
+        ("hello\n", false),
+        ("{\"type\":\"label\"}\n", false),
+        ("\u{0}", false),
+    ] {
         let place = SessionFileFixture::with(text);
+        assert_eq!(is_blank(&place.file()).unwrap(), free, "{text:?}");
         match open_file(&place.file()) {
             Ok(None) => assert!(free, "{text:?}"),
             Err(SessionFileOpenError::NotASession(path)) => assert!(!free && path == place.file(), "{text:?}"),
@@ -169,6 +178,7 @@ fn what_is_no_session_is_refused_untouched_and_an_empty_file_is_free() {
         assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
     }
     assert!(open_file(&SessionFileFixture::with("").0.path().join("absent")).unwrap().is_none());
+    assert!(is_blank(&SessionFileFixture::with("").0.path().join("absent")).unwrap());
 }
 
 #[test]
@@ -329,7 +339,7 @@ fn missing_and_moved_entries_are_reported_and_those_of_newer_programs_are_not() 
         let lines: Vec<String> = [HEADER.to_owned(), first.clone()].into_iter().chain(lines).collect();
         let place = SessionFileFixture::with(&(lines.join("\n") + "\n"));
         let prefix = format!("session file {} is damaged: ", place.file().display());
-        assert_eq!(place.open().damage_report(), want.map(|want| prefix + want), "{case}");
+        assert_eq!(place.open().damage_report(TornEnd::LeftOut, 0), want.map(|want| prefix + want), "{case}");
     }
 }
 
@@ -360,7 +370,7 @@ fn a_compaction_without_a_text_is_reported_and_is_no_damage() {
         let lines: Vec<String> = std::iter::once(HEADER.to_owned()).chain(lines).collect();
         let place = SessionFileFixture::with(&(lines.join("\n") + "\n"));
         let prefix = format!("session file {}", place.file().display());
-        assert_eq!(place.open().damage_report(), want.map(|want| prefix + &want), "{case}");
+        assert_eq!(place.open().damage_report(TornEnd::LeftOut, 0), want.map(|want| prefix + &want), "{case}");
     }
 }
 
@@ -468,7 +478,11 @@ fn entries_of_released_programs_are_no_damage_and_other_forms_of_them_are() {
     ] {
         let line = format!(r#"{{{body},"id":"a","parentId":null,"timestamp":""}}"#);
         let opened = SessionFileFixture::with(&format!("{HEADER}\n{line}\n")).open();
-        assert_eq!((opened.notes().len(), opened.damage_report().is_some()), (1, is_damage), "{line}");
+        assert_eq!(
+            (opened.notes().len(), opened.damage_report(TornEnd::LeftOut, 0).is_some()),
+            (1, is_damage),
+            "{line}"
+        );
     }
 }
 
@@ -490,10 +504,10 @@ fn entries_that_say_nothing_of_a_parent_are_in_one_row() {
     let want = [("a", ""), ("b", "a"), ("c", "b"), ("d", "c"), ("e", "b"), ("f", "")];
     assert_eq!(tree(&opened), want.map(|(id, parent)| (id.to_owned(), parent.to_owned())));
     assert_eq!(kinds(&opened), ["user", "assistant", "-", "user", "user", "user"]);
-    assert_eq!((opened.damage_report(), opened.form), (None, FileForm::Older));
+    assert_eq!((opened.damage_report(TornEnd::LeftOut, 0), opened.form), (None, FileForm::Older));
     let header = opened.header.clone();
     let mut writer = EntryWriter::resume(place.file(), header, place.blobs(), opened.mark, opened.mark.length).unwrap();
-    writer.rewrite_entries(&entries(&opened)).unwrap();
+    writer.rewrite_entries(entries(&opened).iter().map(|entry| Ok(Cow::Borrowed(entry)))).unwrap();
     let again = place.open();
     assert_eq!((tree(&again), again.form), (tree(&opened), FileForm::Current));
 }
@@ -523,6 +537,38 @@ fn what_is_kept_of_a_file_is_a_note_and_a_place_for_each_entry() {
         let last = opened.read_entry(count - 1).unwrap().into_owned();
         assert_eq!(last.id, (count - 1).to_string());
         assert_eq!(opened.entries_within(text.len() as u64), Some(count));
+    }
+}
+
+#[test]
+fn no_entry_of_a_damaged_file_is_in_memory() {
+    let parentless = |line: &str| line.replace(r#","parentId":"499""#, "");
+    let twice = |line: &str| line.replace(r#""id":"500""#, r#""id":"3""#);
+    let cut = |line: &str| line[..30].to_owned();
+    let forms: [(&str, &dyn Fn(&str) -> String, FileForm); 3] = [
+        ("no parent", &parentless, FileForm::Older),
+        ("an id twice", &twice, FileForm::Older),
+        ("cut", &cut, FileForm::Current),
+    ];
+    for (case, damage, form) in forms {
+        let text = long_file(1_000, 1_000);
+        let lines: Vec<String> =
+            text.lines().enumerate().map(|(at, line)| if at == 501 { damage(line) } else { line.to_owned() }).collect();
+        let text = lines.join("\n") + "\n";
+        let place = SessionFileFixture::with(&text);
+        let opened = place.open();
+        assert_eq!((opened.form, opened.entries.is_some()), (form, false), "{case}");
+        assert_eq!((opened.notes().len(), opened.lines.len()), (opened.notes().len(), opened.notes().len()), "{case}");
+        let mut ids = 0..;
+        let whole = read_session_file(&text, || format!("fresh{}", ids.next().unwrap_or(0))).unwrap();
+        assert_eq!((opened.reattached, opened.looped), (whole.reattached, whole.looped), "{case}");
+        for (at, (read, whole)) in entries(&opened).iter().zip(&whole.entries).enumerate() {
+            let is_new = whole.id.starts_with("fresh");
+            assert_eq!((is_new, &read.id), (is_new, if is_new { &read.id } else { &whole.id }), "{case}");
+            assert_eq!((&opened.notes()[at].id, &opened.notes()[at].parent), (&read.id, &read.parent_id), "{case}");
+            assert_eq!(read.body, whole.body, "{case}");
+        }
+        assert!(opened.changed.len() <= 2, "only the ids that differ are held: {case}");
     }
 }
 

@@ -1,11 +1,11 @@
-use std::{fs, os::unix::fs::FileTypeExt as _, path::PathBuf, process::Command};
+use std::{borrow::Cow, fs, os::unix::fs::FileTypeExt as _, path::PathBuf, process::Command};
 
 use countersign_core::{id::SessionId, time::Millis};
 use countersign_protocol::omp::session_file::SessionFileEntry;
 use serde_json::{Value, json};
 
 use super::{BlobStore, EntryWriter, FileMark, SessionFileWriteError, UnansweredPolicy};
-use crate::session_file::open;
+use crate::session_file::{TornEnd, open};
 
 fn entry(id: &str, role: &str, text: &str) -> SessionFileEntry {
     let usage = json!({"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
@@ -129,7 +129,10 @@ fn after_a_crash_the_rest_is_written_again() {
             writer.push(&entry(id, role, text)).unwrap();
         }
         writer.flush().unwrap();
-        assert_eq!((place.text(), writer.current_mark()), (whole.clone(), marks.last().copied()), "cut at {cut}");
+        // A missing line break alone is added with the next entry.
+        let want = &whole[..if cut == whole.len() - 1 { cut } else { whole.len() }];
+        let mark = FileMark::from_bytes(want.as_bytes());
+        assert_eq!((place.text(), writer.current_mark()), (want.to_owned(), Some(mark)), "cut at {cut}");
     }
 }
 
@@ -152,6 +155,18 @@ fn nothing_is_written_into_what_somebody_else_changed() {
     second.push(&entry("2", "assistant", "ho")).unwrap();
     assert!(matches!(second.flush(), Err(SessionFileWriteError::Exists(_))));
     assert_eq!(place.text(), "mine\n");
+}
+
+#[test]
+fn a_blank_file_takes_a_new_session() {
+    for text in ["", "\n", " \r\n\t\n", "\u{feff}\n"] {
+        let place = WriterFixture::new();
+        fs::create_dir_all(place.file().parent().unwrap()).unwrap();
+        fs::write(place.file(), text).unwrap();
+        let (writer, _) = answered(&place);
+        assert_eq!(writer.current_mark(), Some(FileMark::from_bytes(place.text().as_bytes())), "{text:?}");
+        assert_eq!(place.ids(), ["1", "2"], "{text:?}");
+    }
 }
 
 #[test]
@@ -215,7 +230,7 @@ fn a_new_name_replaces_that_of_the_title_line_as_well() {
     let before = titled(&place, "old");
     let opened = open::open_file(&place.file()).unwrap().unwrap();
     assert_eq!(opened.header.title.as_deref(), Some("old"));
-    assert_eq!((opened.entries_within(opened.whole), opened.damage_report()), (Some(2), None));
+    assert_eq!((opened.entries_within(opened.whole), opened.damage_report(TornEnd::LeftOut, 0)), (Some(2), None));
     let header = opened.header;
     let mut writer =
         EntryWriter::resume(place.file(), header.clone(), place.blobs(), opened.mark, opened.whole).unwrap();
@@ -237,7 +252,7 @@ fn a_new_name_replaces_that_of_the_title_line_as_well() {
     let opened = open::open_file(&place.file()).unwrap().unwrap();
     assert!(opened.header.title.is_some_and(|title| title.starts_with("long ") && title.len() < 200));
 
-    let marks = writer.rewrite_entries(&[entry("2", "assistant", "ho")]).unwrap();
+    let marks = writer.rewrite_entries([Ok(Cow::Owned(entry("2", "assistant", "ho")))]).unwrap();
     let after = place.text();
     assert!(after.starts_with(r#"{"type":"title","v":1,"title":"long "#) && after.lines().count() == 3, "{after}");
     assert_eq!(marks.last(), Some(&FileMark::from_bytes(after.as_bytes())));
@@ -262,7 +277,7 @@ fn a_rewrite_holds_only_what_it_was_given() {
     let place = WriterFixture::new();
     let (mut writer, _) = answered(&place);
     writer.push(&entry("3", "user", "dropped")).unwrap();
-    let marks = writer.rewrite_entries(&[entry("2", "assistant", "ho")]).unwrap();
+    let marks = writer.rewrite_entries([Ok(Cow::Owned(entry("2", "assistant", "ho")))]).unwrap();
     assert_eq!(writer.flush().unwrap(), []);
     assert_eq!(place.ids(), ["2"]);
     assert_eq!(marks.last(), Some(&FileMark::from_bytes(place.text().as_bytes())));
@@ -295,9 +310,38 @@ fn a_file_without_its_last_line_end_is_continued_on_a_new_line() {
         text.len() as u64,
     )
     .unwrap();
-    assert_eq!(resumed.current_mark(), Some(FileMark::from_bytes(place.text().as_bytes())));
+    assert_eq!((place.text(), resumed.current_mark()), (text.clone(), Some(FileMark::from_bytes(text.as_bytes()))));
     resumed.push(&entry("3", "user", "x")).unwrap();
     resumed.flush().unwrap();
     assert_eq!(resumed.current_mark(), Some(FileMark::from_bytes(place.text().as_bytes())));
     assert_eq!(place.ids(), ["1", "2", "3"]);
+}
+
+#[test]
+fn a_torn_line_that_is_kept_stays_as_it_is_and_the_next_entry_is_on_a_new_line() {
+    let place = WriterFixture::new();
+    let (writer, _) = answered(&place);
+    let torn = place.text() + "{\"type\":\"message\",\"id\":\"3";
+    fs::write(place.file(), &torn).unwrap();
+    let mark = FileMark::from_bytes(torn.as_bytes());
+    let resume =
+        || EntryWriter::resume(place.file(), writer.header().clone(), place.blobs(), mark, mark.length).unwrap();
+    let mut resumed = resume();
+    resumed.set_title(Some("a name".to_owned()), Millis(0)).unwrap();
+    resumed.push(&entry("4", "user", "x")).unwrap();
+    resumed.set_title(None, Millis(0)).unwrap();
+    assert_eq!(place.text(), torn);
+    for (id, lines) in [("4", 5), ("5", 6)] {
+        if id != "4" {
+            resumed.push(&entry(id, "user", "x")).unwrap();
+        }
+        resumed.flush().unwrap();
+        assert_eq!(
+            (place.text().starts_with(&format!("{torn}\n")), place.text().lines().count()),
+            (true, lines),
+            "{id}"
+        );
+        assert_eq!(resumed.current_mark(), Some(FileMark::from_bytes(place.text().as_bytes())));
+    }
+    assert_eq!(place.ids(), ["1", "2", "4", "5"]);
 }
