@@ -122,7 +122,8 @@ impl McpServer {
             Ok(outcome) => Ok(form.encode_outcome(&outcome)),
             // The reply is that of the gateway that comes back. The end of the connection ends this request.
             Err(problem @ (CallProblem::Closing | CallProblem::Cancelled(_)))
-                if origin.is_repeated && (self.adapter.end.is_cancelled() || matches!(problem, CallProblem::Closing)) =>
+                if origin.is_repeated
+                    && (self.adapter.end.is_cancelled() || matches!(problem, CallProblem::Closing)) =>
             {
                 tokio::time::sleep(CLOSE_LIMIT).await;
                 Err(ErrorData::internal_error(CallProblem::Closing.to_string(), None))

@@ -72,7 +72,10 @@ fn is_credential_word(word: &str, before: &str) -> bool {
         return false;
     }
     let single = word.strip_suffix('s').unwrap_or(word);
-    if single == "code" && HARMLESS_CODES.contains(&before) || HARMLESS_ENDS.contains(&word) || HARMLESS_ENDS.contains(&single) {
+    if single == "code" && HARMLESS_CODES.contains(&before)
+        || HARMLESS_ENDS.contains(&word)
+        || HARMLESS_ENDS.contains(&single)
+    {
         return false;
     }
     let is_key = word.contains("key") && !HARMLESS_KEYS.iter().any(|harmless| word.contains(harmless));

@@ -24,7 +24,12 @@ fn asking(steps: Vec<ApprovalStep>) -> ActiveRules {
 
 fn two(within: u64, on_expiry: OnExpiry) -> ApprovalStep {
     let from = ["ana", "ben"].map(str::to_owned);
-    ApprovalStep { approvals: 2, from: Some(std::sync::Arc::new(from.into())), within: Some(Duration::from_secs(within)), on_expiry }
+    ApprovalStep {
+        approvals: 2,
+        from: Some(std::sync::Arc::new(from.into())),
+        within: Some(Duration::from_secs(within)),
+        on_expiry,
+    }
 }
 
 #[tokio::test(start_paused = true)]
