@@ -73,7 +73,7 @@ pub(crate) fn remove_entries(
         let added: Vec<&Value> = entries.iter().filter(|entry| entry.keys == keys).map(|entry| &entry.value).collect();
         let Some(list) = list_at(&settings, &keys) else { continue };
         let Some(change) = remove_elements(&list, &added, own) else { continue };
-        if change == Found::Edited && !entries.is_empty() {
+        if change == EntryForm::Edited && !entries.is_empty() {
             notes.push(UndoNote::Edited(keys.join(".")));
         }
         remove_empty(&settings, &keys, before);
@@ -96,7 +96,7 @@ pub(crate) fn remove_entries(
 
 /// Form in which entries of a guard were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum EntryForm {
     AsAdded,
     Edited,
 }
@@ -117,7 +117,7 @@ fn list_at(settings: &CstObject, keys: &[String]) -> Option<CstArray> {
 }
 
 /// Removes the elements of a guard from a list, and from the lists of hooks in its elements. `None` if there are none.
-fn remove_elements(list: &CstArray, added: &[&Value], own: &OwnEntries) -> Option<Found> {
+fn remove_elements(list: &CstArray, added: &[&Value], own: &OwnEntries) -> Option<EntryForm> {
     let is_own = |value: Option<Value>| value.is_some_and(|value| own.is_element(&value));
     let mut found = None;
     for element in list.elements() {
@@ -128,8 +128,8 @@ fn remove_elements(list: &CstArray, added: &[&Value], own: &OwnEntries) -> Optio
         if own_hooks.is_empty() && !is_own(value.clone()) {
             continue;
         }
-        let is_as_added = value.is_some_and(|value| added.contains(&&value)) && found != Some(Found::Edited);
-        found = Some(if is_as_added { Found::AsAdded } else { Found::Edited });
+        let is_as_added = value.is_some_and(|value| added.contains(&&value)) && found != Some(EntryForm::Edited);
+        found = Some(if is_as_added { EntryForm::AsAdded } else { EntryForm::Edited });
         // The user may have put further hooks under the same matcher.
         if own_hooks.len() < hooks.len() {
             own_hooks.into_iter().for_each(|hook| hook.remove());

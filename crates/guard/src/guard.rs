@@ -9,6 +9,7 @@ use crate::{
     error::GuardError,
     own_entries::OwnEntries,
     places::GuardPlaces,
+    presence::{has_guard, has_own_entries},
     program::{CODEX_EVENTS, GuardScope, GuardedProgram, HOOK_LIMIT, SettingsEntry},
     receipt::{self, Addition, FileReceipt, GuardReceipt, text_digest},
     settings_file,
@@ -173,7 +174,7 @@ pub fn plan_guard(
     settings_file::check_writable(&path)?;
     let own = OwnEntries::new(program, None);
     let (mut restored, mut stale_trust) = (before.clone(), Vec::new());
-    if let Some(text) = before.as_deref().filter(|text| program.has_own_entries(scope, text, &own)) {
+    if let Some(text) = before.as_deref().filter(|text| has_own_entries(program, scope, text, &own)) {
         let removal =
             remove_unrecorded(program, scope, text).map_err(|problem| GuardError::of_settings(&path, problem))?;
         restored = removal.text;
@@ -311,7 +312,7 @@ pub fn trust_tables(config: &str, trust: &[HookTrust]) -> Result<String, String>
 fn find_unrecorded(program: GuardedProgram, places: &GuardPlaces) -> Result<GuardState, GuardError> {
     for scope in [GuardScope::Managed, GuardScope::User] {
         let Ok(path) = program.settings_path(scope, places) else { continue };
-        if settings_file::read(&path)?.is_some_and(|text| program.has_guard(scope, &text)) {
+        if settings_file::read(&path)?.is_some_and(|text| has_guard(program, scope, &text)) {
             return Ok(GuardState::Unrecorded { path, scope });
         }
     }

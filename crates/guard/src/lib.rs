@@ -9,6 +9,7 @@ mod guard;
 mod json_syntax;
 mod own_entries;
 mod places;
+mod presence;
 mod program;
 mod receipt;
 mod settings_file;

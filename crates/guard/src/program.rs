@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::{error::GuardError, json_syntax::JsonSyntax, own_entries::OwnEntries, places::GuardPlaces, toml_tables};
+use crate::{error::GuardError, json_syntax::JsonSyntax, places::GuardPlaces};
 
 /// Program that a guard can be installed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,26 +203,6 @@ impl GuardedProgram {
     /// Reports whether the file of the settings has nothing in it but the guard.
     pub(crate) const fn is_settings_file_own(self, scope: GuardScope) -> bool {
         matches!((self, scope), (Self::Copilot, GuardScope::User) | (Self::Claude, GuardScope::Managed))
-    }
-
-    /// Reports whether the text of settings has entries that are recognisably of a guard.
-    pub(crate) fn has_own_entries(self, scope: GuardScope, text: &str, own: &OwnEntries) -> bool {
-        if self.has_toml_settings(scope) {
-            return toml_tables::has_requirements(text, own);
-        }
-        JsonSyntax::Comments.parse_value(text).is_ok_and(|settings| !own.find(&settings).is_empty())
-    }
-
-    /// Reports whether the text of settings has a guard in it, also one without a receipt.
-    pub(crate) fn has_guard(self, scope: GuardScope, text: &str) -> bool {
-        match (self, scope) {
-            // The rule alone.
-            (Self::Opencode, GuardScope::Managed) => {
-                let settings = self.parse_settings(text).unwrap_or_default();
-                self.entries(scope, "").iter().all(|entry| entry.is_in(&settings))
-            }
-            _ => self.has_own_entries(scope, text, &OwnEntries::new(self, None)),
-        }
     }
 
     /// Returns the syntax of its settings.

@@ -14,6 +14,7 @@ use crate::{
     error::GuardError,
     own_entries::OwnEntries,
     places::GuardPlaces,
+    presence::{has_guard, has_own_entries},
     program::{GuardScope, GuardedProgram, SettingsEntry},
     receipt::{self, Addition, FileReceipt, GuardReceipt, text_digest},
     settings_file, text_blocks, toml_tables,
@@ -147,8 +148,8 @@ fn undo_unrecorded(program: GuardedProgram, places: &GuardPlaces) -> Result<Vec<
         let Ok(path) = program.settings_path(scope, places) else { continue };
         let Some(text) = settings_file::read(&path)? else { continue };
         let own = OwnEntries::new(program, None);
-        if !program.has_own_entries(scope, &text, &own) {
-            if program.has_guard(scope, &text) {
+        if !has_own_entries(program, scope, &text, &own) {
+            if has_guard(program, scope, &text) {
                 let problem = "has the rule of a guard, but no receipt says who added it: remove it yourself";
                 return Err(GuardError::of_settings(&path, problem));
             }
