@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use crate::wire;
 use axum::{
     Router,
     extract::{Query, State},
@@ -11,7 +12,6 @@ use axum::{
 use countersign_conversations::sessions::find_session;
 use countersign_core::{engine::ResidencyScope, id::SessionId, message::StoredMessage, time::Millis};
 use countersign_http::{reply, web::GuardedRoutes};
-use countersign_protocol::hermes;
 use countersign_runtime::InboxLane;
 use countersign_view::export::{ExportHeader, export_html};
 use serde_json::json;
@@ -66,7 +66,7 @@ async fn export_session(State(door): State<Arc<HermesAdapter>>, params: ExportPa
     Ok(response)
 }
 
-async fn html_page(door: &HermesAdapter, id: &SessionId, session: &hermes::HermesSession) -> Option<String> {
+async fn html_page(door: &HermesAdapter, id: &SessionId, session: &wire::HermesSession) -> Option<String> {
     let of = id.clone();
     let source = door.context.handle.source(InboxLane::Request);
     let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {

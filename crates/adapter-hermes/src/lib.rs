@@ -19,6 +19,7 @@ mod turn_stream;
 mod turn_streams;
 mod unread_turns;
 mod webui;
+mod wire;
 
 use countersign_config::Config;
 use countersign_conversations::chats::Conversations;

@@ -19,6 +19,7 @@ use std::{
     sync::Arc,
 };
 
+use crate::wire::HermesEvent;
 use axum::{
     Router,
     http::{StatusCode, Uri},
@@ -34,7 +35,6 @@ use countersign_http::{
     reply::HttpProblem,
     web::{GuardedRoutes, HttpCaller, sse},
 };
-use countersign_protocol::hermes::HermesEvent;
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle};
 use countersign_view::GateRequest;
 use parking_lot::Mutex;

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use crate::wire::{self, SessionAttention, ToolNote};
 use countersign_conversations::sessions::{self, SessionListRow};
 use countersign_core::{
     engine::{Engine, ResidencyScope},
@@ -10,12 +11,11 @@ use countersign_core::{
     session::{Session, SessionEntry, SessionEntryKind},
     time::Millis,
 };
-use countersign_protocol::hermes::{self, SessionAttention, ToolNote};
 use countersign_runtime::{InboxLane, OwnerHandle, tools::strip_intent};
-use countersign_view::{LineMode, escape};
+use countersign_view::{LineMode, Protocol, escape};
 use serde_json::{Value, json};
 
-use super::{sessions::ADAPTER, turn_encoder::preview_of, turn_stream::stream_id};
+use super::{turn_encoder::preview_of, turn_stream::stream_id};
 
 /// Most messages in one reply.
 pub(super) const MOST_MESSAGES: usize = 1000;
@@ -55,7 +55,7 @@ struct EntryLocation {
 
 /// Engine's state of one session.
 struct TranscriptSource {
-    session: hermes::HermesSession,
+    session: wire::HermesSession,
     places: Vec<EntryLocation>,
     /// Position of the message that waits for a compaction.
     pending: Option<Lsn>,
@@ -66,7 +66,7 @@ pub(super) async fn load_session(
     handle: &OwnerHandle,
     id: &SessionId,
     messages: MessageSelection,
-) -> Option<hermes::HermesSession> {
+) -> Option<wire::HermesSession> {
     let session_id = id.clone();
     let source = handle.source(InboxLane::Request);
     let read = source.read_of(ResidencyScope::Session(id.clone()), move |engine| {
@@ -196,7 +196,7 @@ fn read_session(engine: &Engine, id: &SessionId, attention: Option<SessionAttent
         .filter(|entry| matches!(entry.kind, SessionEntryKind::Assistant { .. }) && run.is_none() && !is_spoken_for);
     let begun = run.and_then(|run| engine.state().run(run)).map(countersign_core::run::Run::asked_at);
     let begun = begun.filter(|at| at.0 > 0).or_else(|| pending.map(|queued| queued.at));
-    let summary = hermes::HermesSession {
+    let summary = wire::HermesSession {
         session_id: id.to_string(),
         title: shown_title(session.name()),
         workspace: session.cwd().to_owned(),
@@ -216,15 +216,18 @@ fn read_session(engine: &Engine, id: &SessionId, attention: Option<SessionAttent
         context_length: model.map(|model| model.context_window),
         regeneration_revision: answer.map(|entry| entry.id.to_string()),
         source: session.door().map(str::to_owned),
-        parent_session_id: session.parent().filter(|_| session.door() == Some(ADAPTER)).map(str::to_owned),
+        parent_session_id: session
+            .parent()
+            .filter(|_| session.door() == Some(Protocol::Hermes.name()))
+            .map(str::to_owned),
         attention,
-        ..hermes::HermesSession::default()
+        ..wire::HermesSession::default()
     };
     Some(TranscriptSource { session: summary, places, pending: pending.map(|queued| queued.content) })
 }
 
 /// Returns every session with content, the newest first.
-pub(super) async fn list_sessions(handle: &OwnerHandle) -> Option<Vec<hermes::HermesSession>> {
+pub(super) async fn list_sessions(handle: &OwnerHandle) -> Option<Vec<wire::HermesSession>> {
     let source = handle.source(InboxLane::Request);
     let read = source.read_state(|engine| {
         let awaited = engine.state().sessions().filter_map(|of| Some((of.id().clone(), of.awaited_run()?)));
@@ -244,7 +247,7 @@ pub(super) async fn list_sessions(handle: &OwnerHandle) -> Option<Vec<hermes::He
         // Agents are no conversations, but their gates are answered here too.
         let agents = waiting.iter().filter(|(id, _)| sessions::is_agents(id));
         let agents = agents.filter_map(|(id, attention)| read_session(engine, id, attention.clone()));
-        let agents: Vec<hermes::HermesSession> = agents.map(|known| known.session).collect();
+        let agents: Vec<wire::HermesSession> = agents.map(|known| known.session).collect();
         (waiting, running, agents)
     });
     let ((mut waiting, running, agents), _) = read.await?;
@@ -262,14 +265,14 @@ pub(super) async fn list_sessions(handle: &OwnerHandle) -> Option<Vec<hermes::He
         let shows_something = row.messages > 0 || run.is_some();
         shows_something.then(|| from_row(row, run, attention))
     });
-    let mut visible: Vec<hermes::HermesSession> = visible.collect();
+    let mut visible: Vec<wire::HermesSession> = visible.collect();
     visible.splice(0..0, agents);
     Some(visible)
 }
 
-fn from_row(row: SessionListRow, run: Option<RunId>, attention: Option<SessionAttention>) -> hermes::HermesSession {
+fn from_row(row: SessionListRow, run: Option<RunId>, attention: Option<SessionAttention>) -> wire::HermesSession {
     let last = unix_seconds(Millis(row.last_at));
-    hermes::HermesSession {
+    wire::HermesSession {
         title: shown_title(row.name.as_deref()),
         session_id: row.id,
         workspace: row.cwd,
@@ -290,7 +293,7 @@ fn from_row(row: SessionListRow, run: Option<RunId>, attention: Option<SessionAt
         input_tokens: row.tokens,
         source: row.door,
         attention,
-        ..hermes::HermesSession::default()
+        ..wire::HermesSession::default()
     }
 }
 
@@ -325,7 +328,7 @@ const fn is_message(kind: &SessionEntryKind) -> bool {
 
 #[derive(Default)]
 struct TranscriptBuilder {
-    messages: Vec<hermes::HermesMessage>,
+    messages: Vec<wire::HermesMessage>,
     calls: Vec<ToolNote>,
     /// Last result of a turn that was stopped in a call, until an answer follows.
     stopped: Option<(String, Millis)>,
@@ -393,13 +396,13 @@ impl TranscriptBuilder {
     }
 
     fn push_problem(&mut self, id: &str, at: Millis, text: &str) {
-        self.messages.push(hermes::HermesMessage {
+        self.messages.push(wire::HermesMessage {
             id: format!("{id}{ERROR}"),
             role: "assistant".to_owned(),
             content: Value::String(text.to_owned()),
             timestamp: unix_seconds(at),
             error: true,
-            ..hermes::HermesMessage::default()
+            ..wire::HermesMessage::default()
         });
     }
 
@@ -430,7 +433,7 @@ impl TranscriptBuilder {
                 name: escape(&call.name, LineMode::One).into_owned(),
                 tid: call.id.clone(),
                 assistant_msg_idx: at,
-                args: hermes::argument_texts(&arguments),
+                args: wire::argument_texts(&arguments),
                 ..ToolNote::default()
             });
         }
@@ -467,13 +470,13 @@ fn thinking_text(block: &MessageBlock) -> Option<&str> {
     }
 }
 
-fn new_message(place: &EntryLocation, role: &str, text: &str) -> hermes::HermesMessage {
-    hermes::HermesMessage {
+fn new_message(place: &EntryLocation, role: &str, text: &str) -> wire::HermesMessage {
+    wire::HermesMessage {
         id: place.id.clone(),
         role: role.to_owned(),
         content: Value::String(text.to_owned()),
         timestamp: unix_seconds(place.at),
-        ..hermes::HermesMessage::default()
+        ..wire::HermesMessage::default()
     }
 }
 

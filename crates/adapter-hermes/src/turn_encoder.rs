@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use crate::wire::HermesEvent;
 use countersign_conversations::pending_turn::{NeverBegins, PendingTurn};
 use countersign_core::{
     call::{self, Executor},
@@ -19,7 +20,6 @@ use countersign_core::{
     session::{self, SessionEntryKind},
     time::Millis,
 };
-use countersign_protocol::hermes::HermesEvent;
 use countersign_runtime::{LiveKind, LivePartKind};
 use countersign_view::{LineMode, escape};
 use serde_json::{Map, Value};
@@ -310,7 +310,7 @@ mod tests {
 
     use super::TurnEncoder;
 
-    fn names(events: &[countersign_protocol::hermes::HermesEvent]) -> Vec<String> {
+    fn names(events: &[crate::wire::HermesEvent]) -> Vec<String> {
         events
             .iter()
             .map(|event| format!("{} {}", event.name, event.data["text"].as_str().unwrap_or_default()))

@@ -4,10 +4,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use crate::wire::HermesEvent;
 use bytes::Bytes;
 use countersign_core::id::{RunId, SessionId};
 use countersign_http::web::sse;
-use countersign_protocol::hermes::HermesEvent;
 use futures_util::{Stream, stream};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -319,8 +319,8 @@ pub(super) fn run_of(stream: &str) -> Option<RunId> {
 mod tests {
     use std::sync::Arc;
 
+    use crate::wire::HermesEvent;
     use countersign_core::id::{RunId, SessionId};
-    use countersign_protocol::hermes::HermesEvent;
     use futures_util::StreamExt as _;
 
     use super::{StreamCursor, TurnStream, run_of, stream_id};

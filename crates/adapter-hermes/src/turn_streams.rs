@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use crate::wire::{self, HermesEvent};
 use countersign_conversations::sessions::is_agents;
 use countersign_core::{
     engine::{Event as Happened, RecordedFact},
@@ -18,7 +19,6 @@ use countersign_core::{
     run, session,
     time::Millis,
 };
-use countersign_protocol::hermes::{self, HermesEvent};
 use countersign_runtime::{
     InboxLane, OwnerHandle, ReleasedItem,
     store::{Log as _, LogReadError, Partition, ReadScope, StoredRecord},
@@ -254,7 +254,7 @@ impl TurnStreams {
 
     async fn push_end(&self, journal: &TurnStream, over: TurnEnd) {
         let name = journal.session.as_str();
-        let unread = || hermes::HermesSession { session_id: name.to_owned(), ..hermes::HermesSession::default() };
+        let unread = || wire::HermesSession { session_id: name.to_owned(), ..wire::HermesSession::default() };
         let session = match &over {
             TurnEnd::Failed { .. } => None,
             TurnEnd::Done | TurnEnd::Cancelled => {
@@ -393,7 +393,7 @@ impl TurnStreams {
 }
 
 /// Returns a session as at rest: a turn that ends is over, also if the record has it a moment later.
-fn at_rest(mut session: hermes::HermesSession) -> hermes::HermesSession {
+fn at_rest(mut session: wire::HermesSession) -> wire::HermesSession {
     session.active_stream_id = None;
     session.is_streaming = false;
     session.pending_started_at = None;
@@ -431,8 +431,8 @@ fn run_end_time(released: &ReleasedItem) -> Option<Millis> {
 mod tests {
     use std::sync::Arc;
 
+    use crate::wire::HermesEvent;
     use countersign_core::id::{RunId, SessionId};
-    use countersign_protocol::hermes::HermesEvent;
     use uuid::Uuid;
 
     use super::{KEPT, RetainedStreams, TurnStream};

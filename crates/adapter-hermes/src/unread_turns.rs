@@ -79,8 +79,8 @@ impl UnreadTurns {
 mod tests {
     use std::sync::Arc;
 
+    use crate::wire::HermesEvent;
     use countersign_core::id::SessionId;
-    use countersign_protocol::hermes::HermesEvent;
     use futures_util::StreamExt as _;
     use tokio::time::Instant;
 

@@ -1,6 +1,7 @@
 //! Handlers of the commands of the wire: their engine commands, and their answers.
 
 pub mod conversation;
+mod exported_page;
 mod login;
 mod pages;
 mod prompting;

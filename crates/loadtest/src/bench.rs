@@ -324,29 +324,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
         .measure(BenchFigure::new("policy decision at 10,000 rules", FigureUnit::Micros).with_target(2.0), &mut || {
             of_policy("at_10000_us")
         });
-    let rules = lazy_measurement(|| rules_file::measure(&binary));
-    // The yardstick is the time at 1,000 rules.
-    suite.measure(
-        BenchFigure::new("10,000 rules: file to decision", FigureUnit::Millis).with_target(300.0),
-        &mut || {
-            let rules = rules.get_result()?;
-            Ok((rules.at_10_000, Some(rules.at_1_000)))
-        },
-    );
-    suite.measure(
-        BenchFigure::new("rules: file to decision, 10,000 over 1,000", FigureUnit::Ratio).with_target(15.0),
-        &mut || {
-            let rules = rules.get_result()?;
-            Ok((rules.at_10_000 / rules.at_1_000, None))
-        },
-    );
-    suite.measure(
-        BenchFigure::new("10,000 rules: start of the gateway", FigureUnit::Millis).with_target(500.0),
-        &mut || {
-            let rules = rules.get_result()?;
-            Ok((rules.start_at_10_000, Some(rules.start_at_1_000)))
-        },
-    );
+    rules_file::measure_all(&binary, &mut suite);
     suite.group = FigureGroup::OmpAndGjc;
     let session = lazy_measurement(|| long_session::measure(&binary));
     suite.measure(

@@ -62,7 +62,7 @@ struct QuestionContext {
 }
 
 /// Question that was recorded.
-struct AskedQuestion {
+struct RecordedQuestion {
     session: SessionId,
     call: CallId,
 }
@@ -90,7 +90,7 @@ impl QuestionAsker for QuestionRequests {
         let context = self.0.lock().clone();
         Box::pin(async move {
             let Some(context) = context else {
-                return unanswered("nobody can be asked yet");
+                return unanswered("no approver can be asked yet");
             };
             match context.ask(&question, cancel).await {
                 Ok(answer) => answer,
@@ -116,7 +116,7 @@ impl QuestionContext {
         let request = self.build_request(question, place);
         let reply = self.requests.send_command(Command::Call(call::Command::Request(Box::new(request)))).await?;
         let EngineReply::Requested { call, .. } = reply.outcome else { return Err(OwnerError::Closed) };
-        let asked = AskedQuestion { session, call };
+        let recorded = RecordedQuestion { session, call };
         let mut is_withdrawn = false;
         let (end, content) = loop {
             tokio::select! {
@@ -128,15 +128,15 @@ impl QuestionContext {
                 },
                 () = cancel.cancelled(), if !is_withdrawn => {
                     is_withdrawn = true;
-                    self.withdraw(&asked).await?;
+                    self.withdraw(&recorded).await?;
                 }
             }
         };
         let answer = match end {
-            CallEnd::Done { error: false } => self.read_answer(&asked, &content).await?,
+            CallEnd::Done { error: false } => self.read_answer(&recorded, &content).await?,
             _ => unanswered(if content.is_empty() { "the question was not asked" } else { &content }),
         };
-        let received = call::Command::Received { session: asked.session, calls: vec![call] };
+        let received = call::Command::Received { session: recorded.session, calls: vec![call] };
         self.requests.send_command(Command::Call(received)).await?;
         Ok(answer)
     }
@@ -145,19 +145,19 @@ impl QuestionContext {
         let redactor = self.secrets.redactor();
         let options: Vec<Value> =
             question.choices.iter().map(|label| json!({ "label": redactor.redact_text(label) })).collect();
-        let mut asked = json!({
+        let mut form = json!({
             "question": redactor.redact_text(&question.text),
             "options": options,
             "multi": question.is_multi,
             "closed": question.is_closed,
         });
         if let Some(recommended) = question.recommended {
-            asked["recommended"] = recommended.into();
+            form["recommended"] = recommended.into();
         }
         let arguments = Map::from_iter([
             ("server".to_owned(), Value::from(question.server.as_str())),
             ("tools".to_owned(), json!(question.tools)),
-            ("questions".to_owned(), json!([asked])),
+            ("questions".to_owned(), json!([form])),
         ]);
         AgentRequest {
             session: place.session,
@@ -182,9 +182,9 @@ impl QuestionContext {
     }
 
     /// Withdraws a question for which the server does not wait any more.
-    async fn withdraw(&self, asked: &AskedQuestion) -> Result<(), OwnerError> {
-        let call = asked.call;
-        let scope = ResidencyScope::Session(asked.session.clone());
+    async fn withdraw(&self, recorded: &RecordedQuestion) -> Result<(), OwnerError> {
+        let call = recorded.call;
+        let scope = ResidencyScope::Session(recorded.session.clone());
         let read = self.requests.read_of(scope, move |engine| engine.state().gate_of(call).map(Gate::id));
         let (gate, _) = read.await.ok_or(OwnerError::Closed)?;
         match gate {
@@ -194,8 +194,8 @@ impl QuestionContext {
     }
 
     /// Reads how a person answered, and with which words.
-    async fn read_answer(&self, asked: &AskedQuestion, content: &str) -> Result<QuestionAnswer, OwnerError> {
-        let (call, session) = (asked.call, asked.session.clone());
+    async fn read_answer(&self, recorded: &RecordedQuestion, content: &str) -> Result<QuestionAnswer, OwnerError> {
+        let (call, session) = (recorded.call, recorded.session.clone());
         let scope = ResidencyScope::Session(session.clone());
         let read = self.requests.read_of(scope, move |engine| gate_resolution(engine, &session, call));
         let (resolution, _) = read.await.ok_or(OwnerError::Closed)?;

@@ -6,7 +6,6 @@
 pub mod agent_gate;
 pub mod gjc;
 pub mod gsv;
-pub mod hermes;
 mod json;
 pub mod lines;
 pub mod omp;

@@ -42,7 +42,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("adapter-hooks", &["core", "runtime", "view", "http", "foreign-calls"]),
     ("adapter-acp", &["core", "protocol", "acp-protocol", "runtime", "view", "conversations"]),
     ("adapter-mcp", &["core", "runtime", "view", "config", "http", "policy-admin", "foreign-calls"]),
-    ("adapter-hermes", &["core", "protocol", "runtime", "view", "config", "http", "conversations"]),
+    ("adapter-hermes", &["core", "runtime", "view", "config", "http", "conversations"]),
     ("adapter-gsv", &["core", "protocol", "runtime", "files", "view", "config", "telegram", "http", "conversations"]),
     (
         "adapter-omp",

@@ -9,9 +9,7 @@ use std::{
 use countersign_core::{
     engine::{Command as EngineCommand, EngineReply},
     id::EntryId,
-    message::StoredMessage,
     session::{Command, ImportedEntry, MessageContent, SessionEntry, SessionEntryKind, Settings},
-    time::Millis,
 };
 use countersign_files::{
     paths,
@@ -28,7 +26,7 @@ use countersign_protocol::{
 use countersign_runtime::tools::AllowedRoots;
 use countersign_view::{LineMode, escape, export};
 
-use super::{conversation::user_text, not_sent, stop_run, write_ack};
+use super::{conversation::user_text, exported_page::export_page, not_sent, stop_run, write_ack};
 use crate::{
     adapter::{ActiveOperation, AdapterCallback, OmpAdapter, SessionSwitch},
     contract_transfer::transfer_contract,
@@ -454,7 +452,7 @@ pub(super) async fn export_html(adapter: &mut OmpAdapter, id: Option<OmpRequestI
         });
         let (position, answer) = match read.await {
             Some((Some((header, entries)), position)) => {
-                (position, export_page(&contents, header, entries, target).await)
+                (position, export_page(&contents, header, entries, move |html| target.write_page(html)).await)
             }
             _ => (0, Err("the session is closed".to_owned())),
         };
@@ -486,23 +484,6 @@ impl ExportTarget {
         replace_file(place.path(), html.as_bytes(), FileAccess::Private)
             .map_err(|error| format!("{}: {error}", self.given))
     }
-}
-
-async fn export_page(
-    contents: &countersign_runtime::ContentCache,
-    header: export::ExportHeader,
-    entries: Vec<SessionEntry>,
-    target: ExportTarget,
-) -> Result<(), String> {
-    let lsns: Vec<_> = entries.iter().map(|entry| entry.content).collect();
-    let texts = contents.get(&lsns).await.map_err(|error| error.to_string())?;
-    let messages: Vec<(StoredMessage, Millis)> = entries
-        .iter()
-        .zip(texts)
-        .filter_map(|(entry, text)| Some((serde_json::from_str(&text?).ok()?, entry.at)))
-        .collect();
-    let html = export::export_html(&header, &messages);
-    tokio::task::spawn_blocking(move || target.write_page(&html)).await.map_err(|error| error.to_string())?
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Compiles rules as people write them into the tables that decisions use.
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use serde_json::Value;
 

@@ -9,7 +9,6 @@ use crate::{
     gate::{self, ApprovalStep, SignOffDecision},
     id::{PrincipalId, SessionId},
     policy::{contract::ContractGap, grants::GrantId, rules::RuleOrigin},
-    schedule::Zone,
     time::Millis,
 };
 
@@ -222,7 +221,8 @@ impl fmt::Display for VerdictCause {
             Self::Grant { id, by } => write!(f, "by {id} of {by}"),
             Self::Constraint { by, reason, until, session } => {
                 // It ends within minutes, so its time needs no day.
-                let end = Zone::UTC.minute_text(*until, *until);
+                let minutes = until.0 / 60_000 % (24 * 60);
+                let end = format!("{:02}:{:02} UTC", minutes / 60, minutes % 60);
                 match session {
                     Some(_) => write!(f, "because {by} denied it in this conversation, which holds there until {end}")?,
                     None => write!(f, "because {by} denied it, which holds in all sessions until {end}")?,

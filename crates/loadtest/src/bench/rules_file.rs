@@ -5,8 +5,12 @@ use std::{fmt::Write as _, fs, path::Path, process::Command, time::Instant};
 
 use anyhow::{Context as _, bail};
 
+use super::FigureSuite;
 use crate::{
-    bench::{figure::median, to_millis},
+    bench::{
+        figure::{BenchFigure, FigureUnit, median},
+        lazy_measurement, to_millis,
+    },
     fixture::{
         gateway::{GatewayProcess, service_config},
         scratch::ScratchFolder,
@@ -17,15 +21,42 @@ use crate::{
 const ROUNDS: usize = 7;
 
 /// Milliseconds for 10,000 rules and for 1,000, each in the layout that takes longest.
-pub(crate) struct RulesFileTimes {
-    pub(crate) at_10_000: f64,
-    pub(crate) at_1_000: f64,
+struct RulesFileTimes {
+    at_10_000: f64,
+    at_1_000: f64,
     /// From the start of the gateway until it is ready, on a record that was there before.
-    pub(crate) start_at_10_000: f64,
-    pub(crate) start_at_1_000: f64,
+    start_at_10_000: f64,
+    start_at_1_000: f64,
 }
 
-pub(crate) fn measure(binary: &Path) -> anyhow::Result<RulesFileTimes> {
+/// Measures every figure that the suite selects.
+pub(super) fn measure_all(binary: &Path, suite: &mut FigureSuite<'_>) {
+    let rules = lazy_measurement(|| measure(binary));
+    // The yardstick is the time at 1,000 rules.
+    suite.measure(
+        BenchFigure::new("10,000 rules: file to decision", FigureUnit::Millis).with_target(300.0),
+        &mut || {
+            let rules = rules.get_result()?;
+            Ok((rules.at_10_000, Some(rules.at_1_000)))
+        },
+    );
+    suite.measure(
+        BenchFigure::new("rules: file to decision, 10,000 over 1,000", FigureUnit::Ratio).with_target(15.0),
+        &mut || {
+            let rules = rules.get_result()?;
+            Ok((rules.at_10_000 / rules.at_1_000, None))
+        },
+    );
+    suite.measure(
+        BenchFigure::new("10,000 rules: start of the gateway", FigureUnit::Millis).with_target(500.0),
+        &mut || {
+            let rules = rules.get_result()?;
+            Ok((rules.start_at_10_000, Some(rules.start_at_1_000)))
+        },
+    );
+}
+
+fn measure(binary: &Path) -> anyhow::Result<RulesFileTimes> {
     let (mut decision, mut start) = ((0.0, 0.0), (0.0, 0.0));
     for layout in LAYOUTS {
         let at_10_000 = time_decision(binary, layout, 10_000)?;

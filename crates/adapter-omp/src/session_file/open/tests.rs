@@ -545,7 +545,8 @@ fn no_entry_of_a_damaged_file_is_in_memory() {
     let parentless = |line: &str| line.replace(r#","parentId":"499""#, "");
     let twice = |line: &str| line.replace(r#""id":"500""#, r#""id":"3""#);
     let cut = |line: &str| line[..30].to_owned();
-    let forms: [(&str, &dyn Fn(&str) -> String, FileForm); 3] = [
+    type Damage<'a> = &'a dyn Fn(&str) -> String;
+    let forms: [(&str, Damage<'_>, FileForm); 3] = [
         ("no parent", &parentless, FileForm::Older),
         ("an id twice", &twice, FileForm::Older),
         ("cut", &cut, FileForm::Current),

@@ -7,95 +7,95 @@ use serde_json::{Map, Value, json};
 
 /// A session. The list leaves `messages` and `tool_calls` out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HermesSession {
+pub(crate) struct HermesSession {
     /// Its id.
-    pub session_id: String,
+    pub(crate) session_id: String,
     /// Title; `Untitled` before the first message.
-    pub title: String,
+    pub(crate) title: String,
     /// The folder that its tools work in.
-    pub workspace: String,
+    pub(crate) workspace: String,
     /// The model's id at its provider.
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// The provider's name.
-    pub model_provider: Option<String>,
+    pub(crate) model_provider: Option<String>,
     /// Number of messages.
-    pub message_count: usize,
+    pub(crate) message_count: usize,
     /// Time of creation.
-    pub created_at: f64,
+    pub(crate) created_at: f64,
     /// Time of the last activity.
-    pub updated_at: f64,
+    pub(crate) updated_at: f64,
     /// Time of the last message of a person or the model.
-    pub last_message_at: f64,
+    pub(crate) last_message_at: f64,
     /// True if it comes before the others in the list.
-    pub pinned: bool,
+    pub(crate) pinned: bool,
     /// True if it is archived.
-    pub archived: bool,
+    pub(crate) archived: bool,
     /// Always null: there are no projects here.
-    pub project_id: Option<String>,
+    pub(crate) project_id: Option<String>,
     /// Always `default`.
-    pub profile: String,
+    pub(crate) profile: String,
     /// The stream of the turn that runs.
-    pub active_stream_id: Option<String>,
+    pub(crate) active_stream_id: Option<String>,
     /// Always null: a message is part of the session as soon as it is taken.
-    pub pending_user_message: Option<String>,
+    pub(crate) pending_user_message: Option<String>,
     /// Start of the running turn.
-    pub pending_started_at: Option<f64>,
+    pub(crate) pending_started_at: Option<f64>,
     /// True if a turn runs.
-    pub is_streaming: bool,
+    pub(crate) is_streaming: bool,
     /// True if no message can be sent in it from here.
-    pub read_only: bool,
+    pub(crate) read_only: bool,
     /// The door that it was opened through.
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
     /// Tokens read.
-    pub input_tokens: u64,
+    pub(crate) input_tokens: u64,
     /// Tokens written.
-    pub output_tokens: u64,
+    pub(crate) output_tokens: u64,
     /// Tokens that fit into one request of its model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub context_length: Option<u64>,
+    pub(crate) context_length: Option<u64>,
     /// Tokens that the model read for its last answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_prompt_tokens: Option<u64>,
+    pub(crate) last_prompt_tokens: Option<u64>,
     /// Names its last answer, for asking for another in its place; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub regeneration_revision: Option<String>,
+    pub(crate) regeneration_revision: Option<String>,
     /// The session that it is a copy of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_session_id: Option<String>,
+    pub(crate) parent_session_id: Option<String>,
     /// Pending approvals and questions in it.
     #[serde(default)]
-    pub attention: Option<SessionAttention>,
+    pub(crate) attention: Option<SessionAttention>,
     /// The messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub messages: Option<Vec<HermesMessage>>,
+    pub(crate) messages: Option<Vec<HermesMessage>>,
     /// The calls of its messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<Vec<ToolNote>>,
+    pub(crate) tool_calls: Option<Vec<ToolNote>>,
     /// True if messages before the first are left out.
     #[serde(default, rename = "_messages_truncated", skip_serializing_if = "Option::is_none")]
-    pub messages_truncated: Option<bool>,
+    pub(crate) messages_truncated: Option<bool>,
     /// Number of messages that are left out.
     #[serde(default, rename = "_messages_offset", skip_serializing_if = "Option::is_none")]
-    pub messages_offset: Option<usize>,
+    pub(crate) messages_offset: Option<usize>,
     /// Most messages of one request.
     #[serde(default, rename = "_msg_limit_max", skip_serializing_if = "Option::is_none")]
-    pub msg_limit_max: Option<usize>,
+    pub(crate) msg_limit_max: Option<usize>,
 }
 
 /// Pending approvals and questions of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionAttention {
+pub(crate) struct SessionAttention {
     /// `approval` or `clarify`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Number of them.
-    pub count: usize,
+    pub(crate) count: usize,
     /// `critical` or `question`.
-    pub severity: String,
+    pub(crate) severity: String,
 }
 
 impl SessionAttention {
     /// Creates it from numbers of approvals and questions; approvals come first.
-    pub fn from_counts(approvals: usize, questions: usize) -> Option<Self> {
+    pub(crate) fn from_counts(approvals: usize, questions: usize) -> Option<Self> {
         let (kind, count, severity) = match (approvals, questions) {
             (0, 0) => return None,
             (0, count) => ("clarify", count, "question"),
@@ -107,55 +107,55 @@ impl SessionAttention {
 
 /// A message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HermesMessage {
+pub(crate) struct HermesMessage {
     /// Names it within its session.
-    pub id: String,
+    pub(crate) id: String,
     /// `user`, `assistant` or `tool`.
-    pub role: String,
+    pub(crate) role: String,
     /// Text, or parts where there are images.
-    pub content: Value,
+    pub(crate) content: Value,
     /// Time of the message.
-    pub timestamp: f64,
+    pub(crate) timestamp: f64,
     /// Thinking of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<String>,
+    pub(crate) reasoning: Option<String>,
     /// The calls that it wants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tool_calls: Vec<Value>,
+    pub(crate) tool_calls: Vec<Value>,
     /// The call that it is the result of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_call_id: Option<String>,
+    pub(crate) tool_call_id: Option<String>,
     /// The tool of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// True if it was stopped on the way.
     #[serde(default, rename = "_partial", skip_serializing_if = "std::ops::Not::not")]
-    pub partial: bool,
+    pub(crate) partial: bool,
     /// True if it is an error text.
     #[serde(default, rename = "_error", skip_serializing_if = "std::ops::Not::not")]
-    pub error: bool,
+    pub(crate) error: bool,
 }
 
 /// A call in the list next to the messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolNote {
+pub(crate) struct ToolNote {
     /// The tool.
-    pub name: String,
+    pub(crate) name: String,
     /// The beginning of its result.
-    pub snippet: String,
+    pub(crate) snippet: String,
     /// The call's id.
-    pub tid: String,
+    pub(crate) tid: String,
     /// Index of the message that requested it, counted from 0.
-    pub assistant_msg_idx: usize,
+    pub(crate) assistant_msg_idx: usize,
     /// Its arguments, each as a text: [`argument_texts`].
-    pub args: Map<String, Value>,
+    pub(crate) args: Map<String, Value>,
     /// True if it ended.
-    pub done: bool,
+    pub(crate) done: bool,
 }
 
 /// Returns `arguments` with each value as a text: a text as it is, any other value as its JSON. The front end puts them into its pages
 /// as they come, and loses the card of a call that has a list or an object among them.
-pub fn argument_texts(arguments: &Map<String, Value>) -> Map<String, Value> {
+pub(crate) fn argument_texts(arguments: &Map<String, Value>) -> Map<String, Value> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -165,34 +165,34 @@ pub fn argument_texts(arguments: &Map<String, Value>) -> Map<String, Value> {
 
 /// An event of the stream of one turn.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HermesEvent {
+pub(crate) struct HermesEvent {
     /// Its name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Data of the event.
-    pub data: Value,
+    pub(crate) data: Value,
 }
 
 impl HermesEvent {
     /// The name of the event with which a turn ended well.
-    pub const DONE: &'static str = "done";
+    pub(crate) const DONE: &'static str = "done";
 
     /// Creates an event with any data.
-    pub const fn new(name: &'static str, data: Value) -> Self {
+    pub(crate) const fn new(name: &'static str, data: Value) -> Self {
         Self { name, data }
     }
 
     /// Creates the event for more of the answer.
-    pub fn token(text: &str) -> Self {
+    pub(crate) fn token(text: &str) -> Self {
         Self::new("token", json!({ "text": text }))
     }
 
     /// Creates the event for more of the model's thinking.
-    pub fn reasoning(text: &str) -> Self {
+    pub(crate) fn reasoning(text: &str) -> Self {
         Self::new("reasoning", json!({ "text": text }))
     }
 
     /// Creates the event for a requested call. Clients get each of its arguments as a text.
-    pub fn tool_started(name: &str, tid: &str, args: &Map<String, Value>, preview: &str) -> Self {
+    pub(crate) fn tool_started(name: &str, tid: &str, args: &Map<String, Value>, preview: &str) -> Self {
         let data = json!({
             "event_type": "tool.started", "name": name, "preview": preview, "args": argument_texts(args), "is_error": false, "tid": tid,
         });
@@ -200,7 +200,7 @@ impl HermesEvent {
     }
 
     /// Creates the event for a call that ended. `duration` is in seconds, if its start is known.
-    pub fn tool_complete(
+    pub(crate) fn tool_complete(
         name: &str,
         tid: &str,
         args: &Map<String, Value>,
@@ -218,17 +218,17 @@ impl HermesEvent {
     }
 
     /// Creates the event for another title of the session.
-    pub fn title(session: &str, title: &str) -> Self {
+    pub(crate) fn title(session: &str, title: &str) -> Self {
         Self::new("title", json!({ "session_id": session, "title": title }))
     }
 
     /// Creates the event for a warning to people that ends nothing.
-    pub fn warning(kind: &str, message: &str) -> Self {
+    pub(crate) fn warning(kind: &str, message: &str) -> Self {
         Self::new("warning", json!({ "type": kind, "message": message }))
     }
 
     /// Creates the event for a turn that succeeded, with all of the session and its usage.
-    pub fn done(session: &HermesSession) -> Self {
+    pub(crate) fn done(session: &HermesSession) -> Self {
         let usage = json!({
             "input_tokens": session.input_tokens, "output_tokens": session.output_tokens, "estimated_cost": null,
         });
@@ -236,12 +236,12 @@ impl HermesEvent {
     }
 
     /// Creates the last event of a stream.
-    pub fn stream_end(session: &str) -> Self {
+    pub(crate) fn stream_end(session: &str) -> Self {
         Self::new("stream_end", json!({ "session_id": session }))
     }
 
     /// Creates the event for a stopped turn. Nothing follows.
-    pub fn cancel(session: &HermesSession) -> Self {
+    pub(crate) fn cancel(session: &HermesSession) -> Self {
         let data = json!({
             "message": "Cancelled by user", "type": "cancelled", "status": "cancelled", "session": session,
             "session_id": session.session_id,
@@ -250,7 +250,7 @@ impl HermesEvent {
     }
 
     /// Creates the event for a turn that failed. Nothing follows.
-    pub fn apperror(session: &str, kind: &str, message: &str) -> Self {
+    pub(crate) fn apperror(session: &str, kind: &str, message: &str) -> Self {
         Self::new("apperror", json!({ "message": message, "error": message, "type": kind, "session_id": session }))
     }
 }
