@@ -367,7 +367,8 @@ impl CaseRun<'_> {
     /// Waits for a gate, and notes which agent has asked.
     fn wait_gate_of_agent(&mut self) -> anyhow::Result<String> {
         let gate = self.wait_gates(1, LIMIT)?.remove(0);
-        let agent = gate.session.split_once('/').map(|(_, agent)| agent.to_owned());
+        let requester = self.gateway.newest_requester()?.unwrap_or_default();
+        let agent = requester.split_once('/').map(|(_, agent)| agent.to_owned());
         let kind = agent.as_deref().and_then(|agent| agent.split(':').next()).unwrap_or("the main agent");
         self.notes.push(format!("asked as {kind}"));
         Ok(gate.id)

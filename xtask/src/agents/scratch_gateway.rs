@@ -35,7 +35,6 @@ pub(crate) struct PendingGate {
     pub(crate) id: String,
     /// What would run, or what a question is about.
     pub(crate) subject: String,
-    pub(crate) session: String,
     /// Everything that is listed about it.
     pub(crate) row: String,
 }
@@ -139,12 +138,8 @@ impl ScratchGateway {
         let listed = self.run(&["gates", "list", "--json"])?;
         let rows = listed.as_array().context("gates list printed no list")?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let gate = |row: &Value| PendingGate {
-            id: text(&row["id"]),
-            subject: text(&row["subject"]),
-            session: text(&row["session"]),
-            row: row.to_string(),
-        };
+        let gate =
+            |row: &Value| PendingGate { id: text(&row["id"]), subject: text(&row["subject"]), row: row.to_string() };
         Ok(rows.iter().map(gate).collect())
     }
 
@@ -155,6 +150,18 @@ impl ScratchGateway {
             [gate] => Ok(Some(gate.clone())),
             several => bail!("{} pending gates: {}", several.len(), several.join(", ")),
         })
+    }
+
+    /// Returns the principal of the newest request in the record.
+    pub(crate) fn newest_requester(&self) -> anyhow::Result<Option<String>> {
+        let output = self.command(&["audit", "export"]).output()?;
+        let lines = String::from_utf8(output.stdout).context("audit export printed no text")?;
+        let principal = |line: &str| -> Option<String> {
+            let record: Value = serde_json::from_str(line).ok()?;
+            let content: Value = serde_json::from_str(record["content"].as_str()?).ok()?;
+            Some(content["request"]["principal"].as_str()?.to_owned())
+        };
+        Ok(lines.lines().rev().find_map(principal))
     }
 
     /// Answers a gate as a person does.
