@@ -141,8 +141,7 @@ impl OmpAdapter {
         let servers = Arc::clone(&self.store.common.servers);
         let Some(seat) = self.seat.as_ref().filter(|_| !servers.is_empty()) else { return };
         self.store.common.offer_server_tools();
-        let serving = servers.serve_session(seat.handle.clone(), seat.requests.clone(), seat.id.clone());
-        self.server_requests.spawn(serving);
+        self.server_requests.spawn(servers.request_approvals(seat.requests.clone(), seat.id.clone()));
     }
 
     /// Ends the MCP servers. A session that lives in a gateway keeps them.

@@ -131,16 +131,8 @@ impl SessionServers {
         tools
     }
 
-    /// Has the servers ask people in a session, and requests the approval of servers and of changed tools there, until it ends.
-    pub(crate) async fn serve_session(
-        self: Arc<Self>,
-        handle: OwnerHandle,
-        requests: CommandSource,
-        session: SessionId,
-    ) {
-        if let Err(error) = self.ask_in(&handle, &session).await {
-            tracing::error!(%error, "questions of MCP servers that an earlier process left cannot be withdrawn");
-        }
+    /// Requests the approval of servers and of changed tools in a session, until the session ends.
+    pub(crate) async fn request_approvals(self: Arc<Self>, requests: CommandSource, session: SessionId) {
         let requester = self.requester(session);
         for scope in &self.scopes {
             match mcp_client::request_approvals(&requests, &requester, scope).await {
@@ -155,15 +147,17 @@ impl SessionServers {
 
     /// Leads the questions of the servers to a session. Those that are open there are of an earlier process, unless it is the same
     /// session as before.
-    async fn ask_in(&self, handle: &OwnerHandle, session: &SessionId) -> Result<(), OwnerError> {
+    pub(crate) async fn ask_in(&self, handle: &OwnerHandle, session: &SessionId) {
         let place = HostSession { session: session.clone(), door: Arc::clone(&self.door) };
         let before = self.asks_in.lock().replace(session.clone());
         if before.as_ref() != Some(session) {
             let meant = session.clone();
-            mcp_client::withdraw_left_questions(handle, move |session| *session == meant).await?;
+            let withdrawn = mcp_client::withdraw_left_questions(handle, move |session| *session == meant).await;
+            if let Err(error) = withdrawn {
+                tracing::error!(%error, "questions of MCP servers that an earlier process left cannot be withdrawn");
+            }
         }
         self.questions.open(handle, self.secrets.clone(), Arc::new(place));
-        Ok(())
     }
 
     /// Carries out the approval of a server, which starts it. `None` if the call is another one.

@@ -61,6 +61,10 @@ impl OmpAdapter {
     /// Resumes the work of another process: a run that waits, and its pending gates. Work that continues by itself starts after that, so
     /// that the host gets all of it.
     pub(crate) async fn resume_session(&mut self) {
+        // Before the gates are shown: questions that an earlier process left are none any more.
+        if let Some(seat) = &self.seat {
+            self.store.common.servers.ask_in(&seat.handle, &seat.id).await;
+        }
         self.report_state().await;
         if let Some(seat) = &self.seat {
             seat.handle.start_work().await;

@@ -176,7 +176,8 @@ impl OpenedFile {
     }
 
     fn note_entry(&mut self, entry: &SessionFileEntry) -> Result<(), SessionFileOpenError> {
-        let ids = [Some(&entry.id), entry.parent_id.as_ref(), first_kept_id(entry)];
+        // A parent with a longer id is not in the file, so the entry follows the one before it.
+        let ids = [Some(&entry.id), first_kept_id(entry)];
         if ids.into_iter().flatten().any(|id| id.len() > LONGEST_ID) {
             return Err(SessionFileOpenError::LongId(self.path.clone()));
         }
