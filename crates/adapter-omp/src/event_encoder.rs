@@ -29,7 +29,7 @@ use countersign_protocol::{
 use countersign_runtime::{LiveKind, LiveUpdate};
 use serde_json::{Value, json};
 
-pub(crate) use unfinished_run::{UnfinishedRun, is_interrupted};
+pub(crate) use unfinished_run::{OpenEnd, UnfinishedRun, open_end};
 
 use self::{
     aborted::{TurnState, message_identity},

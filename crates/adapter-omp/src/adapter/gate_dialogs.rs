@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::{AdapterCallback, OmpAdapter};
 use crate::{
     dialogs::{self, AnswerDraft, DialogStep, OpenDialog},
-    event_encoder::{UnfinishedRun, is_interrupted},
+    event_encoder::{OpenEnd, UnfinishedRun, open_end},
 };
 
 /// Time for the log before an answer that it did not take is requested again.
@@ -27,6 +27,10 @@ const BEFORE_AGAIN: Duration = Duration::from_secs(1);
 /// Notice if the last process ended while a run worked, and nothing continues by itself.
 const INTERRUPTED_RUN: &str = "The last process ended while a run worked, and the run stands: the next prompt goes on with it. What \
                       its last calls came to is in the conversation.";
+
+/// Notice if a conversation ends with a message, and nothing works on an answer.
+const UNANSWERED: &str = "The last message has no answer: the process that worked on it ended, or another program wrote it. Nothing runs \
+                          now, and the next prompt goes on from there.";
 
 /// A gate that waits, what it asks, and what is around it.
 type PendingGate = (Gate, GateRequest, GateContext);
@@ -81,15 +85,16 @@ impl OmpAdapter {
         let read = seat.requests.read_state(move |engine| {
             let gates = engine.state().pending_gates().filter(|gate| gate.session() == Some(&id));
             let gates: Vec<_> = gates.filter_map(|gate| pending_gate(engine, gate.id())).collect();
-            (UnfinishedRun::from_engine(engine, &id).ok_or_else(|| is_interrupted(engine, &id)), gates)
+            (UnfinishedRun::from_engine(engine, &id).ok_or_else(|| open_end(engine, &id)), gates)
         });
         let Some(((left, gates), position)) = read.await else { return };
         // Facts released until then are in the state that was read.
         self.pass_over(position).await;
         match left {
             Ok(left) => self.report_run(left).await,
-            Err(true) => self.notify_host(INTERRUPTED_RUN.to_owned(), NotifyType::Warning),
-            Err(false) => {}
+            Err(Some(OpenEnd::Result)) => self.notify_host(INTERRUPTED_RUN.to_owned(), NotifyType::Warning),
+            Err(Some(OpenEnd::Message)) => self.notify_host(UNANSWERED.to_owned(), NotifyType::Warning),
+            Err(None) => {}
         }
         for waiting in gates {
             self.open_dialog(waiting, AnswerDraft::default());

@@ -82,25 +82,34 @@ impl UnfinishedRun {
     }
 }
 
-/// Reports whether the last run of a session ended before the model answered: its last message, or the result of its last call, has no
-/// answer.
-pub(crate) fn is_interrupted(engine: &Engine, id: &SessionId) -> bool {
-    let Some(session) = engine.state().session(id).filter(|session| session.run().is_none()) else { return false };
+/// End of a conversation without an answer of the model, although no run works on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenEnd {
+    /// The result of a call.
+    Result,
+    /// A message.
+    Message,
+}
+
+/// Returns the end of a conversation whose last message, or the result of its last call, has no answer. None while a run works.
+pub(crate) fn open_end(engine: &Engine, id: &SessionId) -> Option<OpenEnd> {
+    let session = engine.state().session(id).filter(|session| session.run().is_none())?;
     let entries = session.path_entries();
-    let last = entries.iter().rev().find_map(|entry| match entry.kind {
-        SessionEntryKind::User | SessionEntryKind::Developer | SessionEntryKind::ToolResult { .. } => Some(true),
+    let last = entries.iter().rev().find(|entry| {
         // No answer belongs to these.
-        SessionEntryKind::Custom
-        | SessionEntryKind::ModelChange
-        | SessionEntryKind::ThinkingChange
-        | SessionEntryKind::Other => None,
-        SessionEntryKind::Assistant { .. }
-        | SessionEntryKind::Bash { .. }
-        | SessionEntryKind::Compaction { .. }
-        | SessionEntryKind::BranchSummary
-        | SessionEntryKind::ContextReset => Some(false),
-    });
-    last == Some(true)
+        !matches!(
+            entry.kind,
+            SessionEntryKind::Custom
+                | SessionEntryKind::ModelChange
+                | SessionEntryKind::ThinkingChange
+                | SessionEntryKind::Other
+        )
+    })?;
+    match last.kind {
+        SessionEntryKind::ToolResult { .. } => Some(OpenEnd::Result),
+        SessionEntryKind::User | SessionEntryKind::Developer => Some(OpenEnd::Message),
+        _ => None,
+    }
 }
 
 fn is_answer(entry: &SessionEntry) -> bool {

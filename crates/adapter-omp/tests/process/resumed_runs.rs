@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use countersign_testkit::process::{
     FramePosition, HostFixture, RpcHost, frame_shape, lines_with, message_roles, message_text, of_type,
-    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_reply},
+    provider::{ProviderReply, ReplyPart, bash_part, call_part, text_part, text_reply},
 };
 use serde_json::{Value, json};
 
@@ -238,4 +238,28 @@ fn a_session_sends_its_run_after_the_answer_to_the_switch() {
     let frames = until_the_end(&mut other, from, &json!({ "value": "Allow once" }));
     assert!(frame_shape(&frames).starts_with("switch_session agent_start turn_start extension_ui_request +k1 -k1"));
     assert_eq!(message_roles(&check_order(&frames)), ["user", "assistant", "toolResult", "assistant"]);
+}
+
+#[test]
+fn a_host_is_notified_of_a_message_without_an_answer() {
+    for more in [None, Some(json!({ "type": "set_thinking_level", "level": "off" }))] {
+        let place = HostFixture::new();
+        let mut host = place.start(&[]);
+        host.run_turn("one");
+        place.provider.script_replies([ProviderReply::new(vec![text_part("half"), ReplyPart::Hang])]);
+        host.send_prompt("two");
+        place.provider.wait_request(1);
+        if let Some(command) = more {
+            host.command_data(command);
+        }
+        lines_with(&host.session_file(), "two");
+        host.kill();
+        let mut again = place.resume_host();
+        let notice = again.wait_frame(0, "a notice", |frame| frame["method"] == "notify");
+        assert!(notice["message"].as_str().unwrap().starts_with("The last message has no answer"), "{notice}");
+        assert_eq!(again.session_state()["isStreaming"], false);
+        again.run_turn("three");
+        assert_eq!(again.message_texts().last().unwrap(), "ok");
+        again.close_cleanly();
+    }
 }
