@@ -30,7 +30,7 @@ const INTERRUPTED_RUN: &str = "The last process ended while a run worked, and th
 
 /// Notice if a conversation ends with a message, and nothing works on an answer.
 const UNANSWERED: &str = "The last message has no answer: the process that worked on it ended, or another program wrote it. Nothing runs \
-                          now, and the next prompt goes on from there.";
+                          now, and the next prompt continues from there.";
 
 /// A gate that waits, what it asks, and what is around it.
 type PendingGate = (Gate, GateRequest, GateContext);
