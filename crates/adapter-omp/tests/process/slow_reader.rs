@@ -72,9 +72,7 @@ fn a_host_that_does_not_read_stops_nothing_loses_nothing_and_costs_little() {
         byte_count += line.len();
         frames.push(serde_json::from_str(&line).unwrap());
     }
-    // Frames that wait in full take as much as they have bytes, and more. The rest is room of the allocator, which differs between
-    // kernels: 9.7 to 10.3 MB were measured for 13.1 MB.
-    assert!(held < byte_count / 10 * 9, "{held} bytes were held for {byte_count}");
+    assert!(held < byte_count / 4 * 3, "{held} bytes were held for {byte_count}");
     let ids = |kind: &str| -> Vec<String> {
         of_type(&frames, kind).iter().map(|frame| frame["toolCallId"].as_str().unwrap().to_owned()).collect()
     };
