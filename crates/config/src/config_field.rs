@@ -280,7 +280,7 @@ impl<'a> ConfigField<'a> {
         self.check_secret(text?, BlankSecret::Accepted)
     }
 
-    /// Returns `text` as a credential, unless a part of it is missing.
+    /// Returns `text` as a credential. A text in which a variable is empty is reported and refused, and so is a blank one if `blank` says so.
     fn check_secret(&self, text: String, blank: BlankSecret) -> Option<SecretString> {
         if let Some(variable) = self.value.and_then(|value| value.empty_variable.clone()) {
             self.report_fault(ConfigFault::Empty { variable });

@@ -1,7 +1,7 @@
 //! Notices to the senders of queued messages that a gate waits for its answer first.
 //!
-//! A notice is due as soon as a message is queued and the card of a gate is shown, whichever comes last: both sides check after their
-//! own step, and each message gets one notice.
+//! Two tasks send notices: the one that queues a message, if the card of a gate is shown already, and the one that shows a card, to all
+//! messages that are queued then. Each message gets one notice.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
