@@ -132,6 +132,7 @@ fn gate_body(engine: &Engine, summary: &GateSummary) -> GateBody {
         arguments: Some(row.arguments),
         reason: Some(row.reason),
         folder: row.folder,
+        requester: row.requester,
         proposals: row.proposals,
         approvals: row.approvals,
         ..bare_body(&summary.gate)
@@ -170,6 +171,7 @@ fn bare_body(gate: &Gate) -> GateBody {
         arguments: None,
         reason: None,
         folder: None,
+        requester: None,
         intent: None,
         question: None,
         scopes: gate.scopes().iter().copied().map(GrantScope::from).collect(),

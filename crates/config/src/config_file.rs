@@ -44,7 +44,7 @@ pub fn check_sections(path: &Path) -> Result<(), ConfigErrors> {
     let any = |_: &str| Some("-".to_owned());
     let value = value::read_value(&load::config_text(Some(path), &notes), &notes, Some(&any));
     ConfigField::root(&notes, value.as_ref()).check_mapping(TOP);
-    let problems = notes.problems.take();
+    let problems = notes.take_problems();
     if problems.is_empty() { Ok(()) } else { Err(ConfigErrors(problems)) }
 }
 

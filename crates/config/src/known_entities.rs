@@ -63,7 +63,7 @@ pub fn known_entities(
     let value = value::read_value(&text, &notes, Some(&or_unset));
     let root = ConfigField::root(&notes, value.as_ref());
     let services = services::read_services(&root.at("services"));
-    let mut problems = notes.problems.take();
+    let mut problems = notes.take_problems();
     let (people, accounts, mut faults) = known_people(&text, path, environment);
     problems.append(&mut faults);
     if !problems.is_empty() {
@@ -93,7 +93,7 @@ fn known_people(
     let place = root.at("people");
     let people = load::read_people(&place);
     let users = root.at("messenger").at("telegram").at("allowed_users");
-    let faults = notes.problems.take();
+    let faults = notes.take_problems();
     // Problems with them are reported by `serve`.
     let telegram = load::read_allowed_users(&users);
     let console = root.at("web").at("users").members().unwrap_or_default();

@@ -108,7 +108,7 @@ pub fn load_config(
     let rules = FileDiagnostics::for_file(named);
     rules.add_fault(0, "", ConfigFault::Io("file not found".to_owned()));
     let mut problems = read.err().map_or_else(Vec::new, |errors| errors.0);
-    problems.append(&mut rules.problems.take());
+    problems.append(&mut rules.take_problems());
     Err(ConfigErrors(problems))
 }
 
@@ -130,7 +130,7 @@ pub(super) fn read_config(
             notes.warnings.borrow_mut().push(format!("{other} is not read: the configuration is {read}"));
         }
     }
-    let problems = notes.problems.take();
+    let problems = notes.take_problems();
     if problems.is_empty() {
         Ok(LoadedConfig { config, warnings: notes.warnings.take() })
     } else {
@@ -152,7 +152,7 @@ pub fn load_storage(
     let value = value::read_value(&config_text(path, &notes), &notes, Some(environment));
     let root = ConfigField::root(&notes, value.as_ref());
     let storage = location::resolve_storage(&root.at("storage"), path, flags, environment);
-    let mut problems = notes.problems.take();
+    let mut problems = notes.take_problems();
     problems.retain(|problem| matches!(problem.key.split('.').next(), Some("" | "storage")));
     if problems.is_empty() { Ok(storage) } else { Err(ConfigErrors(problems)) }
 }

@@ -96,10 +96,10 @@ impl RulesText {
             let problem = format!("is not read: rules are in {USUAL_NAME}; rename or remove this file");
             let notes = FileDiagnostics::for_file(&other);
             notes.add_fault(0, "", ConfigFault::Refused(problem));
-            return Err(ConfigErrors(notes.problems.take()));
+            return Err(ConfigErrors(notes.take_problems()));
         }
         let text = file_text(&notes);
-        let problems = notes.problems.take();
+        let problems = notes.take_problems();
         if !problems.is_empty() {
             return Err(ConfigErrors(problems));
         }
@@ -143,8 +143,8 @@ fn parse_rules(path: &Path, layer: RuleLayer, text: &str) -> Result<ParsedRules,
         root.check_mapping(&["tests"]);
         cases.append(&mut cases::read_cases(&root.at("tests")));
     }
-    let mut problems = notes.problems.take();
-    problems.append(&mut beside.problems.take());
+    let mut problems = notes.take_problems();
+    problems.append(&mut beside.take_problems());
     if !problems.is_empty() {
         return Err(ConfigErrors(problems));
     }

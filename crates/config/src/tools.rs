@@ -101,7 +101,7 @@ pub(super) fn of_file(place: &ConfigField<'_>) -> Vec<ToolConfig> {
     };
     let notes = FileDiagnostics::for_file(&path);
     let tools = parse_tools(&text, &notes);
-    place.notes.problems.borrow_mut().append(&mut notes.problems.borrow_mut());
+    place.notes.problems.borrow_mut().append(&mut notes.take_problems());
     place.notes.warnings.borrow_mut().append(&mut notes.warnings.borrow_mut());
     place.notes.files.borrow_mut().push(path);
     tools
@@ -210,7 +210,7 @@ mod tests {
     fn the_tools_that_come_with_the_gateway_are_sound() {
         let notes = FileDiagnostics::for_file(Path::new("homeassistant.yaml"));
         let tools = parse_tools(HOMEASSISTANT, &notes);
-        assert_eq!(notes.problems.take(), []);
+        assert_eq!(notes.take_problems(), []);
         let rows: Vec<String> = tools
             .iter()
             .map(|tool| {

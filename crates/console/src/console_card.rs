@@ -8,7 +8,7 @@ use std::sync::Arc;
 use countersign_core::{
     engine::Engine,
     gate::{self, ApprovalScope, Gate, GatePhase, IdentityMap, Kind, Vote},
-    id::{GateId, Lsn, SessionId},
+    id::{GateId, Lsn, PrincipalId, SessionId},
     time::Millis,
 };
 use countersign_view::{
@@ -42,6 +42,8 @@ pub(super) struct ConsoleGate {
     /// Id of an agent, or the name of the session.
     asker: String,
     is_agents: bool,
+    /// The principal that makes the call, if it is not the session itself.
+    requester: Option<PrincipalId>,
     /// True if rules of its session's host decide, and not those of the gateway.
     is_hosted: bool,
     cwd: Option<String>,
@@ -95,7 +97,7 @@ impl ConsoleGate {
 
     fn from_summary(engine: &Engine, summary: GateSummary) -> Self {
         let approvals = summary.approvals();
-        let GateSummary { gate, request, door, session_name, is_hosted, folder } = summary;
+        let GateSummary { gate, request, door, session_name, requester, is_hosted, folder } = summary;
         let id = gate.session().map(|id| id.as_str().to_owned()).unwrap_or_default();
         let agent = id.strip_prefix("agent:").map(str::to_owned);
         Self {
@@ -110,6 +112,7 @@ impl ConsoleGate {
             door,
             is_agents: agent.is_some(),
             is_hosted,
+            requester,
             asker: agent.or(session_name).unwrap_or(id),
             cwd: folder,
             approvals,
@@ -162,7 +165,11 @@ impl ConsoleGate {
 
     /// Describes the caller in a sentence.
     fn caller_name(&self) -> String {
-        if self.is_agents { self.asker.clone() } else { format!("Session “{}”", self.asker) }
+        match &self.requester {
+            Some(requester) => requester.to_string(),
+            None if self.is_agents => self.asker.clone(),
+            None => format!("Session “{}”", self.asker),
+        }
     }
 
     /// Returns one line for titles and notifications.

@@ -24,6 +24,7 @@ mod precedence;
 mod propose;
 mod rule_scope;
 mod rules;
+mod rules_digest;
 mod sandbox_needs;
 mod search_budget;
 mod secrets;

@@ -311,12 +311,16 @@ fn print_gate(place: &DataDir, row: &GateRow, form: OutputFormat) -> anyhow::Res
 
 /// Returns the name and the id of the requester.
 pub(crate) fn requester_text(row: &GateRow) -> String {
-    match (&row.named, &row.session) {
+    let session = match (&row.named, &row.session) {
         (Some(name), Some(session)) if !is_of_agent(session) => {
             format!("session \"{}\" ({})", escape(name, LineMode::One), escape(session, LineMode::One))
         }
         (Some(name), _) => format!("{} ({})", escape(name, LineMode::One), requester_id(row)),
         (None, _) => requester_id(row),
+    };
+    match &row.requester {
+        Some(agent) => format!("{} in {session}", escape(agent, LineMode::One)),
+        None => session,
     }
 }
 

@@ -28,6 +28,9 @@ pub struct GateRow {
     /// Name of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
+    /// The principal that makes the call, if it is not the session itself, for example a subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requester: Option<String>,
     /// The tool, or the question.
     pub title: String,
     /// Signature that rules were matched against, and the content of the call.
@@ -125,6 +128,7 @@ impl GateRow {
             door: summary.door.clone(),
             session: gate.session().map(ToString::to_string),
             named: summary.session_name.clone(),
+            requester: summary.requester.as_ref().map(ToString::to_string),
             title,
             subject,
             arguments,

@@ -5,7 +5,8 @@
 use std::fmt;
 
 use countersign_core::{
-    call, digest::canonical_json, engine::Engine, folder_of, gate::Gate, policy::GrantCoverage, session::Session,
+    call, digest::canonical_json, engine::Engine, folder_of, gate::Gate, id::PrincipalId, policy::GrantCoverage,
+    session::Session,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,8 @@ pub struct GateSummary {
     pub door: String,
     /// Name of its session.
     pub session_name: Option<String>,
+    /// The principal that makes its call, if it is not the session itself, for example a subagent.
+    pub requester: Option<PrincipalId>,
     /// True if rules of its session's host decide about it, and not those of the gateway.
     pub is_hosted: bool,
     /// The folder of this machine in which what it decides would run.
@@ -93,6 +96,7 @@ impl GateSummary {
         Self {
             door,
             session_name: session.and_then(Session::name).map(str::to_owned),
+            requester: requester_of(engine, gate),
             is_hosted: session.is_some_and(|session| session.hosted_state().is_some()),
             folder: gate_folder(engine, gate, &request),
             gate: gate.clone(),
@@ -109,6 +113,14 @@ impl GateSummary {
     pub fn approvals(&self) -> Option<Approvals> {
         Approvals::from_gate(&self.gate)
     }
+}
+
+/// Returns the principal of the gate's call, if it is not the gate's session.
+fn requester_of(engine: &Engine, gate: &Gate) -> Option<PrincipalId> {
+    let call = engine.admitted().call_content(gate.call()?)?;
+    let principal = &call.request.as_ref()?.principal;
+    let is_session = gate.session().is_some_and(|session| session.as_str() == principal.as_str());
+    (!is_session).then(|| principal.clone())
 }
 
 /// Required approvals, and those given so far.

@@ -107,7 +107,10 @@ fn a_person_decides_about_what_no_rule_covers() {
             [&gate["door"], &gate["session"], &gate["subject"]],
             [&json!("claude"), &json!("claude:5f0c"), &json!("bash(make install)")]
         );
+        assert_eq!(gate["requester"], "claude:5f0c/Explore:a1");
         let id = gate["id"].as_str().unwrap();
+        let shown = place.run_as_person(&["gates", "show", id]).out;
+        assert!(shown.contains("asked by  claude:5f0c/Explore:a1 in session claude:5f0c"), "{shown}");
         if allowed {
             place.allow_gate(id)
         } else {

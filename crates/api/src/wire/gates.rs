@@ -33,6 +33,8 @@ pub(crate) struct GateBody {
     pub(crate) door: Option<String>,
     /// Session of the gate; the session of an agent is agent:ID.
     pub(crate) session: Option<String>,
+    /// Principal that makes the call, if it is not the session itself, for example a subagent.
+    pub(crate) requester: Option<String>,
     pub(crate) call: Option<String>,
     pub(crate) tool: Option<String>,
     /// The tool, or the question.

@@ -2,8 +2,6 @@
 
 use std::{cmp::Reverse, fmt, sync::Arc};
 
-use serde_json::Value;
-
 use crate::{
     digest::{Digest, canonical_json},
     gate::{ApprovalStep, OnExpiry},
@@ -12,6 +10,7 @@ use crate::{
         narrow::NarrowPath,
         rule_scope::RuleScopeKey,
         rules::{ArgConditions, ArgMatcher, Rule, RuleAction, RuleLayer, RuleOrigin, RuleSource},
+        rules_digest::RulesDigest,
         secrets, shell, spelling,
         table::RuleTable,
         verdict::NamedRule,
@@ -318,7 +317,7 @@ impl PolicyTables {
 pub fn compile_rules(sources: Vec<RuleSource>) -> Result<CompiledRules, Vec<CompileError>> {
     let mut tables = PolicyTables::default();
     let mut errors = Vec::new();
-    let mut normalised = Vec::new();
+    let mut digest = RulesDigest::default();
     for source in &sources {
         // Of the rules that ask, the first that matches counts. The strictest come first: their order must not
         // soften them.
@@ -362,7 +361,7 @@ pub fn compile_rules(sources: Vec<RuleSource>) -> Result<CompiledRules, Vec<Comp
                 (RuleLayer::Tighten, RuleAction::Ask, _) => &mut tables.tighten,
             };
             table.insert(rank, rule);
-            normalised.push(serde_json::json!([source.layer, is_default, rule]));
+            digest.add_rule(source.layer, is_default, rule);
             tables.rules.push(compile_rule(rule, is_default, origin));
         }
     }
@@ -374,9 +373,7 @@ pub fn compile_rules(sources: Vec<RuleSource>) -> Result<CompiledRules, Vec<Comp
     for table in [deny, allow, ask, tighten, default_allow, default_deny, default_ask, tighten_deny] {
         table.compile();
     }
-    tables.digest = Some(Digest::hash_bytes(
-        if normalised.is_empty() { String::new() } else { canonical_json(&Value::Array(normalised)) }.as_bytes(),
-    ));
+    tables.digest = Some(digest.finish());
     Ok(CompiledRules(Arc::new(tables)))
 }
 

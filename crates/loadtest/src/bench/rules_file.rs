@@ -76,9 +76,9 @@ fn measure(binary: &Path) -> anyhow::Result<RulesFileTimes> {
 type RuleLayout = fn(usize) -> String;
 
 /// Commands allowed and denied by turns; tools each with an argument; one pattern for each of many agents; calls that require several
-/// approvers among some that require named approvers; then patterns that begin alike or with a wildcard, different in their ends, in
+/// approvers among some that require named approvers; approvers of one set of 1,000 people; then patterns that begin alike or with a wildcard, different in their ends, in
 /// their middle or in nothing; and values of one argument.
-const LAYOUTS: [RuleLayout; 12] = [
+const LAYOUTS: [RuleLayout; 13] = [
     |at| format!("{{ pattern: \"bash(tool{at} *)\", action: {} }}", if at % 2 == 0 { "allow" } else { "deny" }),
     |at| format!("{{ tool: svc_{at}, args: {{ to: \"acme{at}*\" }}, action: ask }}"),
     |at| {
@@ -89,6 +89,7 @@ const LAYOUTS: [RuleLayout; 12] = [
         let who = if at % 2 == 0 { "approvals: 2" } else { "from: ana" };
         format!("{{ pattern: \"pay(acme{at}, *)\", action: ask, {who} }}")
     },
+    |at| format!("{{ pattern: \"pay(acme{at}, *)\", action: ask, {OF_SET} }}"),
     |at| rule_with_pattern(&format!("ha_call_service(*, light.l{at})"), at),
     |at| rule_with_pattern(&format!("*{at}*"), at),
     |at| rule_with_pattern(&format!("*{at}"), at),
@@ -107,13 +108,21 @@ const LAYOUTS: [RuleLayout; 12] = [
     },
 ];
 
+/// The approvers of a rule that names a set.
+const OF_SET: &str = "from: crew";
+
 /// Returns a rule with this pattern; every third denies.
 fn rule_with_pattern(pattern: &str, at: usize) -> String {
     format!("{{ pattern: \"{pattern}\", action: {} }}", if at.is_multiple_of(3) { "deny" } else { "allow" })
 }
 
 fn rules_text(layout: RuleLayout, rules: usize) -> anyhow::Result<String> {
-    let mut text = String::from("rules:\n");
+    let mut text = String::new();
+    if layout(0).contains(OF_SET) {
+        let people: Vec<String> = (0..1_000).map(|person| format!("person-{person}")).collect();
+        writeln!(text, "sets: {{ crew: [{}] }}", people.join(", "))?;
+    }
+    text.push_str("rules:\n");
     for at in 0..rules {
         writeln!(text, "  - {}", layout(at))?;
     }

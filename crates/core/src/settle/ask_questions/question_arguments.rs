@@ -210,6 +210,9 @@ fn of_question(all: &[PersonQuestion], at: usize, question: &PersonQuestion) -> 
         let most = format!("{MOST_CHOICES} options or {LONGEST_CHOICES} bytes of labels");
         return Some(format!("questions[{at}].options are more than {most}"));
     }
+    if let Some(blank) = labels.iter().position(|choice| choice.label.trim().is_empty()) {
+        return Some(format!("questions[{at}].options[{blank}].label is blank"));
+    }
     if let Some((twice, _)) = labels.iter().enumerate().find(|(at, label)| labels[..*at].contains(label)) {
         return Some(format!("questions[{at}].options[{twice}].label is the label of another option"));
     }

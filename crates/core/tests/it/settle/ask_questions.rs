@@ -77,6 +77,10 @@ fn questions_that_cannot_be_asked_end_their_call() {
             "Invalid arguments for ask:\n- questions[0].options[2].label is the label of another option",
         ),
         (
+            json!({"questions": [{"question": "?", "options": [{"label": "a"}, {"label": " "}]}]}),
+            "Invalid arguments for ask:\n- questions[0].options[1].label is blank",
+        ),
+        (
             json!({"questions": [{"question": "?"}, {"question": "?", "options": [{"label": "a"}], "recommended": 1}]}),
             "Invalid arguments for ask:\n- questions[1].recommended is not the index of an option",
         ),
