@@ -25,6 +25,9 @@ const LAST_WRITES: Duration = Duration::from_secs(5);
 /// Time for the last reports of calls that ran.
 const LAST_REPORTS: Duration = Duration::from_secs(5);
 
+/// Most reports that wait for the gateway. The agent is read no further until one of them has arrived.
+const MOST_REPORTS: usize = 100;
+
 /// How a proxy ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyEnd {
@@ -124,7 +127,10 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
                 line = read_with_room(&mut from_client, to_agent.as_ref()), if to_agent.is_some() => {
                     ProxyEvent::Client(line)
                 }
-                line = read_with_room(&mut from_agent, Some(&to_client)) => ProxyEvent::Agent(line),
+                line = read_with_room(&mut from_agent, Some(&to_client)), if self.reports.len() < MOST_REPORTS => {
+                    ProxyEvent::Agent(line)
+                }
+                Some(_) = self.reports.join_next() => continue,
                 Some(event) = self.received.recv() => ProxyEvent::Call(event),
                 () = sleep_until(deadline) => ProxyEvent::Deadline,
                 () = sleep_until(ending) => ProxyEvent::Farewell,
@@ -249,8 +255,6 @@ impl<I: Interceptor, D: Decider> Proxy<I, D> {
     }
 
     fn start_report(&mut self, call: AgentCall) {
-        // Those that have ended take no room.
-        while self.reports.try_join_next().is_some() {}
         let (decider, notice) = (Arc::clone(&self.decider), self.notice);
         self.reports.spawn(async move {
             let tool = call.tool.clone();
@@ -316,13 +320,25 @@ async fn finish_writing(mut writing: JoinHandle<std::io::Result<()>>) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex, split};
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Instant,
+    };
 
-    use super::{Proxy, ProxyEnd};
+    use serde_json::Map;
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex, split},
+        sync::Semaphore,
+    };
+
+    use super::{MOST_REPORTS, Proxy, ProxyEnd};
     use crate::{
         acp::{AcpOptions, AcpProxy, EditorApprovals, GuardedAgent},
-        agent_call::{AgentCall, CallDecision, CallLinks, Decider},
-        interceptor::OpenSettings,
+        agent_call::{AgentCall, CallDecision, CallLinks, Decider, GateNotice},
+        interceptor::{CallToken, Interceptor, OpenSettings, ProxyAction, ProxyActions},
     };
 
     /// Allows all commands but one, at which it fails.
@@ -381,5 +397,87 @@ mod tests {
         let answer = client_lines.next_line().await.unwrap().unwrap();
         assert!(answer.contains("\"id\":0,\"error\"") && answer.contains("exit status: 3"), "{answer}");
         assert_eq!(running.await.unwrap(), ProxyEnd::Agent("the agent ended with exit status: 3".to_owned()));
+    }
+    /// Reports each line of the agent, and passes it on.
+    struct ReportingInterceptor;
+
+    impl Interceptor for ReportingInterceptor {
+        fn client_line(&mut self, _: Vec<u8>, _: Instant, _: &mut ProxyActions) {}
+
+        fn agent_line(&mut self, line: Vec<u8>, _: Instant, actions: &mut ProxyActions) {
+            actions.push(ProxyAction::Report(AgentCall {
+                session: "s".to_owned(),
+                id: None,
+                tool: "bash".to_owned(),
+                arguments: Map::new(),
+                cwd: "/".to_owned(),
+            }));
+            actions.push(ProxyAction::ToClient(line));
+        }
+
+        fn long_client_line(&mut self, _: &mut ProxyActions) {}
+
+        fn gate_opened(&mut self, _: CallToken, _: GateNotice, _: Instant, _: &mut ProxyActions) {}
+
+        fn decided(&mut self, _: CallToken, _: CallDecision, _: Instant, _: &mut ProxyActions) {}
+
+        fn deadline(&self) -> Option<Instant> {
+            None
+        }
+
+        fn time_passed(&mut self, _: Instant, _: &mut ProxyActions) {}
+
+        fn agent_ended(&mut self, _: &str, _: &mut ProxyActions) {}
+    }
+
+    /// Takes a report for each permit.
+    struct AbsentGateway(Arc<Semaphore>, Arc<AtomicUsize>);
+
+    impl Decider for AbsentGateway {
+        async fn decide(&self, _: AgentCall, _: CallLinks) -> CallDecision {
+            CallDecision::Allow
+        }
+
+        async fn report_run(&self, _: AgentCall) -> Result<(), String> {
+            self.0.acquire().await.unwrap().forget();
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_agent_is_read_no_further_while_its_reports_wait() {
+        let (permits, taken) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+        let ((client, ours), (agent, theirs)) = (duplex(1 << 16), duplex(1 << 16));
+        let gateway = AbsentGateway(Arc::clone(&permits), Arc::clone(&taken));
+        let proxy = Proxy::new(ReportingInterceptor, gateway, |_| {});
+        let running =
+            tokio::spawn(proxy.run(split(ours), split(theirs), std::future::pending(), std::future::pending()));
+        let (client_reading, _client) = split(client);
+        let mut lines = BufReader::new(client_reading).lines();
+        let (_agent_reading, mut agent) = split(agent);
+        let count = 3 * MOST_REPORTS;
+        let sent: Vec<u8> = (0..count).flat_map(|at| format!("{at}\n").into_bytes()).collect();
+        agent.write_all(&sent).await.unwrap();
+        for at in 0..MOST_REPORTS {
+            assert_eq!(lines.next_line().await.unwrap(), Some(at.to_string()));
+        }
+        // Everything that can run has run: the proxy waits for its gateway.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let more = tokio::select! {
+            biased;
+            line = lines.next_line() => Some(line),
+            () = tokio::task::yield_now() => None,
+        };
+        assert!(more.is_none(), "no line comes before a report has arrived: {more:?}");
+        permits.add_permits(count);
+        for at in MOST_REPORTS..count {
+            assert_eq!(lines.next_line().await.unwrap(), Some(at.to_string()));
+        }
+        drop((agent, _agent_reading));
+        assert!(matches!(running.await.unwrap(), ProxyEnd::Agent(_)));
+        assert_eq!(taken.load(Ordering::Relaxed), count);
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use countersign_config as config;
 use countersign_config::{ConfigErrors, ConfigFault, ConfigFlags};
 use countersign_gateway::control::FILE;
+use countersign_view::shell_quote;
 
 /// Most keys of a file of another program that its error lists.
 const MOST_KEYS: usize = 5;
@@ -54,6 +55,20 @@ impl DataDir {
             (Ok(place), Err(_)) if place.folder.join(FILE).exists() => Ok(place),
             (_, Err(errors)) | (Err(errors), Ok(())) => Err(explain_foreign(file, &errors)),
         }
+    }
+
+    /// Returns the flags with which `countersign serve` uses this place from any folder, with a space before each.
+    pub(crate) fn serve_flags(&self) -> String {
+        let flag = |name: &str, path: &Path| format!(" --{name} {}", shell_quote(absolute_text(path)));
+        match &self.origin {
+            DataDirOrigin::Named(file) | DataDirOrigin::Found(file) => flag("config", file),
+            DataDirOrigin::Flag if !self.is_default() => flag("data", &self.folder),
+            DataDirOrigin::Flag | DataDirOrigin::User => String::new(),
+        }
+    }
+
+    fn is_default(&self) -> bool {
+        Self::find(None, None).is_ok_and(|default| absolute_text(&default.folder) == absolute_text(&self.folder))
     }
 
     fn read(config: Option<&Path>, data: Option<&Path>, origin: DataDirOrigin) -> Result<Self, ConfigErrors> {

@@ -214,7 +214,7 @@ fn guard_program(program: GuardedProgram, options: &GuardArgs, data: &DataDir) -
             "No gateway runs: {} can do nothing until one runs with the data directory {}: `{}`",
             program.title(),
             data.folder.display(),
-            user_service::start_command(&data.folder),
+            user_service::start_command(data),
         )?;
     }
     Ok(ExitCode::SUCCESS)

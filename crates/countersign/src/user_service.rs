@@ -16,7 +16,7 @@ use countersign_guard::GuardPlaces;
 use countersign_view::{LineMode, escape};
 use sha2::{Digest as _, Sha256};
 
-use crate::mcp_servers::confirm;
+use crate::{data_dir::DataDir, mcp_servers::confirm};
 
 /// Path of the unit below the folder for configurations.
 const UNIT: &str = "systemd/user/countersign.service";
@@ -112,14 +112,14 @@ fn find_places() -> anyhow::Result<GuardPlaces> {
     GuardPlaces::from_environment(|name| std::env::var(name).ok()).context("HOME is not set")
 }
 
-/// Returns the command that starts a gateway with the data directory `folder`: the service, if it is installed for that directory.
-pub(crate) fn start_command(folder: &Path) -> String {
+/// Returns the command that starts a gateway at `place` from any folder: the service, if it is installed for that data directory.
+pub(crate) fn start_command(place: &DataDir) -> String {
     let places = GuardPlaces::from_environment(|name| std::env::var(name).ok());
     let unit = places.and_then(|places| read_unit(&places.config_folder().join(UNIT)).ok().flatten());
-    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let folder = std::path::absolute(&place.folder).unwrap_or_else(|_| place.folder.clone());
     match unit.is_some_and(|unit| unit.contains(&data_words(&folder))) {
         true => "systemctl --user start countersign".to_owned(),
-        false => "countersign serve".to_owned(),
+        false => format!("countersign serve{}", place.serve_flags()),
     }
 }
 

@@ -61,7 +61,7 @@ fn a_record_that_is_not_there_is_named_once() {
     for arguments in [&["gates", "list"][..], &["grants", "list"]] {
         let output = run(&place, &[arguments, &["--config", "config.yaml"]].concat());
         assert_eq!((output.code, output.err.matches("data directory").count()), (Some(1), 1), "{output:?}");
-        let want = "data, which does not exist (from config.yaml): start one with `countersign serve`";
+        let want = "data, which does not exist (from config.yaml): start one with `countersign serve --config /";
         assert!(output.err.contains(want), "{output:?}");
     }
     for arguments in [&["audit", "tail"][..], &["sessions", "list"]] {
