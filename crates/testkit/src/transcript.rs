@@ -15,6 +15,7 @@
 //! | `> {…}`, `NAME> {…}` | the host sends a line |
 //! | `< {…}`, `NAME< {…}` | the next frame that it reads |
 //! | `<~ {…}` | one of the next frames: lines like this in a row may come in any order |
+//! | `<? {…}` | a frame that comes here, or between the following ones up to the next line that is no frame |
 //! | `< ...` | any frames up to the next one in the transcript |
 //! | `! text` | the adapter did not open, with this error; `...` is any text |
 //! | `clock +2s` | time moves at once: `ms`, `s`, `min` |

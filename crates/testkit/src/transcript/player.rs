@@ -20,20 +20,27 @@ pub(super) fn check_script(script: &[ScriptLine], launcher: ExecLauncher) -> Res
     let mut lines = script.iter().peekable();
     // Adapters whose next expected frame may follow any others.
     let mut gaps: BTreeSet<&String> = BTreeSet::new();
+    // Frames that come between others.
+    let mut between: Vec<(&String, &String)> = Vec::new();
     while let Some(line) = lines.next() {
         let at = |problem: String| (line.number, problem);
+        if !matches!(line.kind, LineKind::Expect(..) | LineKind::Remark) {
+            play.expect_rest(&mut between).map_err(at)?;
+        }
         match &line.kind {
             LineKind::Expect(name, ExpectedFrame::Frame(expected)) => {
-                let mut came = play.next_frame(name).map_err(|problem| at(missing_frame(expected, &problem)))?;
-                if gaps.remove(name) {
-                    while came != *expected {
-                        came = play.next_frame(name).map_err(|problem| at(missing_frame(expected, &problem)))?;
+                let skips = gaps.remove(name);
+                loop {
+                    let came = play.next_frame(name).map_err(|problem| at(missing_frame(expected, &problem)))?;
+                    if came == *expected {
+                        break;
+                    }
+                    if !remove_expected(&mut between, name, &came) && !skips {
+                        return Err(at(frame_difference(expected, &came, &play.following_frames(name))));
                     }
                 }
-                if came != *expected {
-                    return Err(at(frame_difference(expected, &came, &play.following_frames(name))));
-                }
             }
+            LineKind::Expect(name, ExpectedFrame::Anywhere(expected)) => between.push((name, expected)),
             LineKind::Expect(name, ExpectedFrame::Anything) => drop(gaps.insert(name)),
             LineKind::Expect(name, ExpectedFrame::AnyOrder(first)) => {
                 let mut expected_frames = vec![first];
@@ -47,6 +54,7 @@ pub(super) fn check_script(script: &[ScriptLine], launcher: ExecLauncher) -> Res
                         play.next_frame(name).map_err(|problem| at(missing_frame(expected_frames[0], &problem)))?;
                     match expected_frames.iter().position(|frame| **frame == came) {
                         Some(index) => drop(expected_frames.remove(index)),
+                        None if remove_expected(&mut between, name, &came) => {}
                         None => {
                             return Err(at(frame_difference(expected_frames[0], &came, &play.following_frames(name))));
                         }
@@ -58,6 +66,7 @@ pub(super) fn check_script(script: &[ScriptLine], launcher: ExecLauncher) -> Res
     }
     let last = script.last().map_or(1, |line| line.number);
     let end = |problem: String| (last, problem);
+    play.expect_rest(&mut between).map_err(end)?;
     if !gaps.is_empty() {
         return Err(end("the gap must be followed by a frame".to_owned()));
     }
@@ -80,6 +89,12 @@ pub(super) fn check_script(script: &[ScriptLine], launcher: ExecLauncher) -> Res
 
 fn is_any_order(line: &ScriptLine, of: &str) -> bool {
     matches!(&line.kind, LineKind::Expect(name, ExpectedFrame::AnyOrder(_)) if name == of)
+}
+
+/// Removes a frame of those that come between others. Reports whether it was one of them.
+fn remove_expected(between: &mut Vec<(&String, &String)>, name: &str, came: &str) -> bool {
+    let index = between.iter().position(|(of, expected)| *of == name && *expected == came);
+    index.map(|index| between.remove(index)).is_some()
 }
 
 fn missing_frame(expected: &str, problem: &str) -> String {
@@ -142,10 +157,17 @@ fn push_line(text: &mut String, line: &str) {
 /// Reports whether the frames match the lines.
 fn frames_fit(lines: &[ScriptLine], came: &[(String, String)]) -> bool {
     let mut expected_lines = lines.iter().filter_map(|line| match &line.kind {
+        LineKind::Expect(_, ExpectedFrame::Anywhere(_)) => None,
         LineKind::Expect(name, expected) => Some((name, expected)),
         _ => None,
     });
-    let mut came = came.iter().peekable();
+    let mut came: Vec<&(String, String)> = came.iter().collect();
+    for line in lines {
+        let LineKind::Expect(name, ExpectedFrame::Anywhere(expected)) = &line.kind else { continue };
+        let Some(index) = came.iter().position(|(of, frame)| of == name && frame == expected) else { return false };
+        came.remove(index);
+    }
+    let mut came = came.into_iter().peekable();
     let mut loose: Vec<&str> = Vec::new();
     let mut skips = false;
     loop {
@@ -160,7 +182,7 @@ fn frames_fit(lines: &[ScriptLine], came: &[(String, String)]) -> bool {
         match next {
             None => return skips || came.next().is_none(),
             Some((_, ExpectedFrame::Anything)) => skips = true,
-            Some((_, ExpectedFrame::AnyOrder(frame))) => loose.push(frame),
+            Some((_, ExpectedFrame::AnyOrder(frame) | ExpectedFrame::Anywhere(frame))) => loose.push(frame),
             Some((name, ExpectedFrame::Frame(frame))) => {
                 let is_it = |found: &&(String, String)| found.0 == *name && found.1 == *frame;
                 let found = if std::mem::take(&mut skips) { came.find(is_it) } else { came.next().filter(is_it) };
@@ -195,6 +217,17 @@ impl TranscriptPlayer {
     }
 
     /// Returns every frame that came meanwhile, up to so many beats without a frame, by its names.
+    /// Reads the frames that were to come between others and have not come yet.
+    fn expect_rest(&mut self, between: &mut Vec<(&String, &String)>) -> Result<(), String> {
+        while let Some((name, expected)) = between.first().copied() {
+            let came = self.next_frame(name).map_err(|problem| missing_frame(expected, &problem))?;
+            if !remove_expected(between, name, &came) {
+                return Err(frame_difference(expected, &came, &self.following_frames(name)));
+            }
+        }
+        Ok(())
+    }
+
     fn drain_frames(&mut self, quiet: u32) -> Result<Vec<(String, String)>, String> {
         let frames = self.fixture.drain_frames(quiet);
         frames.into_iter().map(|(name, frame)| Ok((name, self.placeholders.replace_in_frame(&frame)?))).collect()
@@ -295,6 +328,7 @@ mod tests {
             ("another, and what came", format!("{ASKED}< {other}\n"), 2, ANSWER),
             ("one too many", ASKED.to_owned(), 1, "more frames came"),
             ("one of a group", format!("{ASKED}{ASKED}<~ {ANSWER}\n<~ {other}\n"), 3, "another frame came"),
+            ("one between others", format!("{ASKED}<? {other}\n< {ANSWER}\n"), 3, "expected  "),
             ("a gap without an end", format!("{again}< ...\n"), 3, "must be followed by a frame"),
             ("a reply that nobody asked for", format!("model says \"x\"\n{again}"), 3, "its last 1 replies"),
         ] {
@@ -309,6 +343,8 @@ mod tests {
         let answers = [ANSWER.to_owned(), ANSWER.replace(":1", ":2")];
         for frames in [
             format!("<~ {}\n<~ {}\n", answers[1], answers[0]),
+            format!("<? {}\n< {}\n", answers[1], answers[0]),
+            format!("<? {}\n< {}\n", answers[0], answers[1]),
             format!("< ...\n< {}\n", answers[1]),
             format!("< {}\n< {}\n", answers[0], answers[1]),
         ] {

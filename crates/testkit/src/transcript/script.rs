@@ -43,6 +43,8 @@ pub(super) enum LineKind {
 pub(super) enum ExpectedFrame {
     Frame(String),
     AnyOrder(String),
+    /// A frame that comes here or between the next ones.
+    Anywhere(String),
     Anything,
 }
 
@@ -82,10 +84,14 @@ fn parse_line(text: &str) -> Result<LineKind, String> {
             ">" => Ok(LineKind::Send(name, rest.to_owned())),
             "!" => Ok(LineKind::Refused(name, rest.to_owned())),
             _ if rest == "..." => Ok(LineKind::Expect(name, ExpectedFrame::Anything)),
-            _ => match rest.strip_prefix('~') {
-                Some(rest) => Ok(LineKind::Expect(name, ExpectedFrame::AnyOrder(parse_frame(rest)?))),
-                None => Ok(LineKind::Expect(name, ExpectedFrame::Frame(parse_frame(rest)?))),
-            },
+            _ => {
+                let (expected, frame): (fn(String) -> ExpectedFrame, &str) = match rest.as_bytes().first() {
+                    Some(b'~') => (ExpectedFrame::AnyOrder, &rest[1..]),
+                    Some(b'?') => (ExpectedFrame::Anywhere, &rest[1..]),
+                    _ => (ExpectedFrame::Frame, rest),
+                };
+                Ok(LineKind::Expect(name, expected(parse_frame(frame)?)))
+            }
         };
     }
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
