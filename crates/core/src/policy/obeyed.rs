@@ -16,8 +16,27 @@ use crate::{
 };
 
 /// Arguments that hold text, not a path.
-const TEXTS: &str = "content contents text old_text new_text oldtext newtext old_string new_string diff patch data body message \
-    prompt query pattern description title";
+const TEXTS: [&str; 19] = [
+    "content",
+    "contents",
+    "text",
+    "old_text",
+    "new_text",
+    "oldtext",
+    "newtext",
+    "old_string",
+    "new_string",
+    "diff",
+    "patch",
+    "data",
+    "body",
+    "message",
+    "prompt",
+    "query",
+    "pattern",
+    "description",
+    "title",
+];
 
 /// Tools of a node that only read, by the names that nodes have for them. Policy treats every call of a node as a change.
 const LOOKING: [&str; 3] = ["Read", "Glob", "Grep"];
@@ -27,13 +46,13 @@ const LONGEST_PATH: usize = 4_096;
 
 /// Reports whether the argument `name` holds text, not a path.
 fn is_text(name: &str) -> bool {
-    TEXTS.split_ascii_whitespace().any(|text| name.eq_ignore_ascii_case(text))
+    TEXTS.iter().any(|text| name.eq_ignore_ascii_case(text))
 }
 
 /// Reports whether the argument `name` says that it holds a path.
 fn names_file(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    ["path", "file"].iter().any(|word| lower.contains(word))
+    let mut words = name.as_bytes().windows(4);
+    words.any(|word| word.eq_ignore_ascii_case(b"path") || word.eq_ignore_ascii_case(b"file"))
 }
 
 /// Reports whether the argument `name` with the value `text` may be a path.
