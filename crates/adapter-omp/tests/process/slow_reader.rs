@@ -26,10 +26,10 @@ fn session_file(place: &HostFixture) -> PathBuf {
     })
 }
 
-/// Returns the most memory that a process had, in bytes.
-fn most_memory(pid: u32) -> usize {
+/// Returns the memory that a process has for its data, in bytes: pages of its program are not counted, which are more in a debug build.
+fn data_memory(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
 }
 
@@ -57,13 +57,13 @@ fn a_host_that_does_not_read_stops_nothing_loses_nothing_and_costs_little() {
     // Files that are needed for any work exist after a first turn.
     writeln!(input, "{}", json!({ "type": "prompt", "id": "one", "message": "one" })).unwrap();
     assert!(lines.any(|line| line.contains("\"agent_settled\"")));
-    let before = most_memory(child.id());
+    let before = data_memory(child.id());
     writeln!(input, "{}", json!({ "type": "prompt", "id": "p", "message": "go" })).unwrap();
 
     // No byte of it was read, and the run is recorded to its end.
     lines_with(&session_file(&place), "all done");
     rest(child.id());
-    let held = most_memory(child.id()) - before;
+    let held = data_memory(child.id()) - before;
 
     let mut frames: Vec<Value> = Vec::new();
     let mut byte_count = 0;

@@ -63,7 +63,8 @@ pub(super) fn measure_all(binary: &Path, suite: &mut FigureSuite<'_>) {
 fn measure_proxy(binary: &Path) -> anyhow::Result<ProxyFigures> {
     let scratch = ScratchFolder::new("proxies")?;
     let folder = scratch.path().to_owned();
-    let config = gateway::service_config(gateway::start_service()?);
+    let service = gateway::service_config(gateway::start_service()?);
+    let config = format!("{service}rate_limit: {{ max_requests_per_minute: 1000000000 }}\n");
     gateway::write_config(&scratch, &config, RULES)?;
     let _gateway = GatewayProcess::run(binary, scratch)?;
     let proxy = |agent: &str| {

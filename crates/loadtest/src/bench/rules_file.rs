@@ -116,11 +116,26 @@ fn rule_with_pattern(pattern: &str, at: usize) -> String {
     format!("{{ pattern: \"{pattern}\", action: {} }}", if at.is_multiple_of(3) { "deny" } else { "allow" })
 }
 
+/// Returns the people of the set.
+fn crew() -> Vec<String> {
+    (0..1_000).map(|person| format!("person-{person}")).collect()
+}
+
+/// Returns the approvers that the rules name or need, each with an account.
+fn people_text(layout: RuleLayout) -> String {
+    let people = match layout(0) {
+        rule if rule.contains(OF_SET) => crew(),
+        rule if rule.contains("approvals") => vec!["ana".to_owned(), "bo".to_owned()],
+        _ => return String::new(),
+    };
+    let account = |(at, person): (usize, String)| format!("{{ id: {person}, local: [{at}] }}");
+    format!("people: [{}]\n", people.into_iter().enumerate().map(account).collect::<Vec<_>>().join(", "))
+}
+
 fn rules_text(layout: RuleLayout, rules: usize) -> anyhow::Result<String> {
     let mut text = String::new();
     if layout(0).contains(OF_SET) {
-        let people: Vec<String> = (0..1_000).map(|person| format!("person-{person}")).collect();
-        writeln!(text, "sets: {{ crew: [{}] }}", people.join(", "))?;
+        writeln!(text, "sets: {{ crew: [{}] }}", crew().join(", "))?;
     }
     text.push_str("rules:\n");
     for at in 0..rules {
@@ -153,7 +168,8 @@ fn time_decision(binary: &Path, layout: RuleLayout, rules: usize) -> anyhow::Res
 /// Returns the milliseconds from the start of a gateway until it is ready; the first start, which creates its files, is not counted.
 fn time_start(binary: &Path, layout: RuleLayout, rules: usize) -> anyhow::Result<f64> {
     // No call is made.
-    let config = format!("{}agent: {{ token: bench }}\n", service_config(([127, 0, 0, 1], 9).into()));
+    let service = service_config(([127, 0, 0, 1], 9).into());
+    let config = format!("{service}agent: {{ token: bench }}\n{}", people_text(layout));
     let scratch = ScratchFolder::new("rules-start")?;
     let mut gateway = GatewayProcess::start_in(binary, scratch, &config, &rules_text(layout, rules)?)?;
     let mut took = Vec::new();
