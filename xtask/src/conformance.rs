@@ -105,7 +105,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> anyhow::Result<Ex
     npm::install_packages(&tests)?;
     let node = node::find_node()?;
     let results = workspace.target.join("conformance");
-    let mut totals = Totals::default();
+    let mut totals = CheckTotals::default();
     for side in [TestedSide::Server, TestedSide::Client].into_iter().filter(|side| options.includes_side(*side)) {
         let running = match side {
             TestedSide::Server => {
@@ -136,7 +136,7 @@ fn run_suite(
     expected: &ExpectedFailures,
     options: &Options,
     results: &Path,
-    totals: &mut Totals,
+    totals: &mut CheckTotals,
 ) -> anyhow::Result<()> {
     println!("\n{}", suite.title());
     let all = suite.list_scenarios()?;
@@ -153,7 +153,7 @@ fn run_suite(
 
 /// Counts over all suites.
 #[derive(Debug, Default)]
-struct Totals {
+struct CheckTotals {
     scenarios: usize,
     passed: usize,
     /// Of which no check was exercised.
@@ -163,7 +163,7 @@ struct Totals {
     problems: usize,
 }
 
-impl Totals {
+impl CheckTotals {
     fn add(&mut self, name: &str, outcome: &ScenarioOutcome, judgement: &Judgement) {
         let (passed, checks) = outcome.counts();
         self.scenarios += 1;

@@ -139,9 +139,9 @@ mod tests {
     use super::{FurtherTool, FurtherTools, PAGE, ToolList};
     use crate::own_tools::OwnTool;
 
-    struct Many(watch::Sender<u64>);
+    struct ManyTools(watch::Sender<u64>);
 
-    impl FurtherTools for Many {
+    impl FurtherTools for ManyTools {
         fn tools(&self) -> Vec<FurtherTool> {
             let count = *self.0.borrow();
             let tool = |number| FurtherTool {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn all_tools_are_listed_once_in_pages_that_are_quick() {
-        let many = Arc::new(Many(watch::Sender::new(2_500)));
+        let many = Arc::new(ManyTools(watch::Sender::new(2_500)));
         let list = ToolList::new(&[], &std::collections::BTreeMap::new(), Some(many.clone()));
         let all = list.current();
         let (mut names, mut cursor, mut pages) = (Vec::new(), None, 0);

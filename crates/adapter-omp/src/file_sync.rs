@@ -68,15 +68,15 @@ pub(super) async fn follow_file(
     let known = recorded_session(requests, id).await?;
     let file = opened.notes();
     let proven = unchanged_count(&known, opened).await?;
-    let standings = compare_entries(handle, &known, opened, proven, blobs).await?;
+    let statuses = compare_entries(handle, &known, opened, proven, blobs).await?;
     let in_file: BTreeSet<&str> = file.iter().map(|entry| entry.id.as_str()).collect();
     let lacks = |entry: &SessionEntry| !in_file.contains(entry.id.as_str());
     // Entries that are missing before an end that is as we left it were never written: they were not removed.
     let left: BTreeSet<&str> = file[..proven].iter().map(|entry| entry.id.as_str()).collect();
     let sure = known.entries.iter().rposition(|entry| left.contains(entry.id.as_str())).map_or(0, |at| at + 1);
     let lost = known.entries[sure..].iter().skip_while(|entry| !lacks(entry)).all(lacks);
-    let first_foreign = standings.iter().position(|standing| *standing == Standing::Foreign);
-    let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(standings.len())) else {
+    let first_foreign = statuses.iter().position(|status| *status == SyncStatus::Foreign);
+    let Some(first_foreign) = first_foreign.or_else(|| (!lost).then_some(statuses.len())) else {
         let entries = known.entries.into_iter().filter(|entry| lacks(entry)).collect();
         return Ok(FileSyncResult {
             missing: EntryTree { entries, head: known.head },
@@ -87,11 +87,11 @@ pub(super) async fn follow_file(
     };
     let is_whole = !known.entries.iter().any(lacks);
     let ids: BTreeSet<&str> = known.entries.iter().map(|entry| entry.id.as_str()).collect();
-    let tail = standings[first_foreign..].iter().zip(&file[first_foreign..]);
+    let tail = statuses[first_foreign..].iter().zip(&file[first_foreign..]);
     let are_new =
-        tail.clone().all(|(standing, note)| *standing == Standing::Foreign && !ids.contains(note.id.as_str()));
+        tail.clone().all(|(status, note)| *status == SyncStatus::Foreign && !ids.contains(note.id.as_str()));
     let leaf = file.last().map(|entry| EntryId::new(entry.id.as_str()));
-    let source = FileSource { opened: Arc::clone(opened), standings: standings.into(), blobs: blobs.clone() };
+    let source = FileSource { opened: Arc::clone(opened), statuses: statuses.into(), blobs: blobs.clone() };
     let small = if known.is_at_rest && is_whole && are_new {
         source.clone().next_batch(first_foreign).await?.into_last()
     } else {
@@ -114,7 +114,7 @@ pub(super) async fn follow_file(
 
 /// How an entry of the file stands to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum SyncStatus {
     /// The log has it as it is in the file.
     Known,
     /// It is to be read from the file.
@@ -125,7 +125,7 @@ enum Standing {
 #[derive(Clone)]
 struct FileSource {
     opened: Arc<OpenedFile>,
-    standings: Arc<[Standing]>,
+    statuses: Arc<[SyncStatus]>,
     blobs: BlobStore,
 }
 
@@ -157,10 +157,10 @@ impl FileSource {
         let mut entries = Vec::new();
         let (mut size, mut lost_images) = (0, 0);
         let mut at = from;
-        while at < self.standings.len() && size < BATCH {
-            let entry = match self.standings[at] {
-                Standing::Known => StagedEntry::Known(EntryId::new(self.opened.notes()[at].id.as_str())),
-                Standing::Foreign => {
+        while at < self.statuses.len() && size < BATCH {
+            let entry = match self.statuses[at] {
+                SyncStatus::Known => StagedEntry::Known(EntryId::new(self.opened.notes()[at].id.as_str())),
+                SyncStatus::Foreign => {
                     let entry = self.opened.read_entry(at)?;
                     let import = entries::from_file(&entry, &self.blobs);
                     lost_images += import.lost_images;
@@ -171,7 +171,7 @@ impl FileSource {
             entries.push(entry);
             at += 1;
         }
-        Ok(FileBatch { entries, lost_images, next: (at < self.standings.len()).then_some(at) })
+        Ok(FileBatch { entries, lost_images, next: (at < self.statuses.len()).then_some(at) })
     }
 }
 
@@ -298,22 +298,22 @@ async fn compare_entries(
     opened: &Arc<OpenedFile>,
     proven: usize,
     blobs: &BlobStore,
-) -> Result<Vec<Standing>, OpenSessionError> {
+) -> Result<Vec<SyncStatus>, OpenSessionError> {
     let by_id: BTreeMap<&str, &SessionEntry> = known.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
     let notes = opened.notes();
-    let mut standings = Vec::with_capacity(notes.len());
-    while standings.len() < notes.len() {
+    let mut statuses = Vec::with_capacity(notes.len());
+    while statuses.len() < notes.len() {
         let mut compared = Vec::new();
         let mut size = 0;
-        while standings.len() < notes.len() && compared.len() < READ && size < BATCH {
-            let at = standings.len();
+        while statuses.len() < notes.len() && compared.len() < READ && size < BATCH {
+            let at = statuses.len();
             let ours = by_id.get(notes[at].id.as_str());
             if let Some(ours) = ours.filter(|_| at >= proven) {
                 size += opened.line_length(at);
                 compared.push((at, (*ours).clone()));
             }
             // What is compared is said below.
-            standings.push(if ours.is_some() { Standing::Known } else { Standing::Foreign });
+            statuses.push(if ours.is_some() { SyncStatus::Known } else { SyncStatus::Foreign });
         }
         if compared.is_empty() {
             continue;
@@ -333,10 +333,10 @@ async fn compare_entries(
             Ok::<_, SessionFileOpenError>(changed)
         });
         for at in changed.await?? {
-            standings[at] = Standing::Foreign;
+            statuses[at] = SyncStatus::Foreign;
         }
     }
-    Ok(standings)
+    Ok(statuses)
 }
 
 /// Reports whether an entry of the log and one of the file are equal, in whatever form.
@@ -365,7 +365,7 @@ mod tests {
 
     use countersign_core::session::StagedEntry;
 
-    use super::{BATCH, FileSource, Standing, size_of};
+    use super::{BATCH, FileSource, SyncStatus, size_of};
     use crate::session_file::{BlobStore, open_file};
 
     /// Returns a file of so many messages of `length` bytes of text each.
@@ -388,7 +388,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         FileSource {
             opened: Arc::new(open_file(&path).unwrap().unwrap()),
-            standings: vec![Standing::Foreign; count].into(),
+            statuses: vec![SyncStatus::Foreign; count].into(),
             blobs: BlobStore::new(folder.path().join("blobs")),
         }
     }
@@ -418,11 +418,11 @@ mod tests {
     fn an_entry_that_the_log_has_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let mut source = source(&folder, 3, 10);
-        source.standings = [Standing::Known, Standing::Known].into();
+        source.statuses = [SyncStatus::Known, SyncStatus::Known].into();
         std::fs::write(folder.path().join("s.jsonl"), "").unwrap();
         let batch = source.read_batch(0).unwrap();
         assert_eq!(batch.into_last().map(|batch| batch.entries.len()), Some(2));
-        source.standings = [Standing::Foreign].into();
+        source.statuses = [SyncStatus::Foreign].into();
         assert!(source.read_batch(0).is_err(), "the line is gone");
     }
 }

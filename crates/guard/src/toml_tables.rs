@@ -13,7 +13,7 @@ use crate::own_entries::OwnEntries;
 const COMMAND: &str = "`countersign guard codex`";
 
 /// Table of a TOML text, or the keys in front of the first one.
-struct Table<'a> {
+struct TomlTable<'a> {
     /// Its header line without spaces around it; empty for the keys in front of the first.
     header: &'a str,
     /// Everything from the guard's comment above it or its header up to the next table.
@@ -25,7 +25,7 @@ struct Table<'a> {
 /// Returns a text without the tables of Codex's trust under these keys, and whether it had any.
 pub(crate) fn remove_trust(text: &str, keys: &[String]) -> (String, bool) {
     let is_simple = |line: &str| matches!(key_of(line), Some("trusted_hash" | "enabled"));
-    let is_own = |table: &Table<'_>| {
+    let is_own = |table: &TomlTable<'_>| {
         keys.iter().any(|key| trust_headers(key).contains(&table.header.to_owned()))
             && lines_of(table.body).all(is_simple)
     };
@@ -59,7 +59,7 @@ fn trust_headers(key: &str) -> [String; 2] {
 
 /// Returns managed requirements without the hooks of the guard and the switches that belong to them, and whether there were any.
 pub(crate) fn remove_requirements(text: &str, own: &OwnEntries) -> (String, bool) {
-    let is_hook = |table: &Table<'_>| {
+    let is_hook = |table: &TomlTable<'_>| {
         let command = lines_of(table.body).find(|line| key_of(line) == Some("command")).and_then(text_of);
         event_of(table.header).is_some()
             && lines_of(table.body).all(|line| key_of(line).is_some())
@@ -133,7 +133,7 @@ fn lines_of(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Removes tables, with the empty lines after them. Comments after their last key stay.
-fn remove(text: &str, is_own: impl Fn(&Table<'_>) -> bool) -> (String, bool) {
+fn remove(text: &str, is_own: impl Fn(&TomlTable<'_>) -> bool) -> (String, bool) {
     let mut left = text.to_owned();
     let mut is_changed = false;
     for table in tables(text).iter().rev().filter(|table| !table.header.is_empty() && is_own(table)) {
@@ -143,7 +143,7 @@ fn remove(text: &str, is_own: impl Fn(&Table<'_>) -> bool) -> (String, bool) {
     (left, is_changed)
 }
 
-impl Table<'_> {
+impl TomlTable<'_> {
     /// Returns the position after its last key and the empty lines that follow.
     fn keys_end(&self) -> usize {
         let mut at = self.range.end - self.body.len();
@@ -162,8 +162,8 @@ impl Table<'_> {
     }
 }
 
-fn tables(text: &str) -> Vec<Table<'_>> {
-    let mut tables = vec![Table { header: "", range: 0..0, body: text }];
+fn tables(text: &str) -> Vec<TomlTable<'_>> {
+    let mut tables = vec![TomlTable { header: "", range: 0..0, body: text }];
     let (mut at, mut quotes, mut comment) = (0, None, None);
     for line in text.split_inclusive('\n') {
         let trimmed = line.trim();
@@ -172,7 +172,7 @@ fn tables(text: &str) -> Vec<Table<'_>> {
             Some(_) => {}
             None if trimmed.starts_with('[') && trimmed.ends_with(']') => {
                 let start = comment.take().unwrap_or(at);
-                tables.push(Table { header: trimmed, range: start..start, body: &text[at + line.len()..] });
+                tables.push(TomlTable { header: trimmed, range: start..start, body: &text[at + line.len()..] });
             }
             None => {
                 // The comment of the guard belongs to the table below it.

@@ -56,7 +56,7 @@ impl UndoOutcome {
 /// [`GuardError`] if there is none, or a file cannot be changed.
 pub fn undo_guard(program: GuardedProgram, places: &GuardPlaces) -> Result<Vec<UndoOutcome>, GuardError> {
     let Some(receipt) = GuardReceipt::read(program, places)? else { return undo_unrecorded(program, places) };
-    let undo = Undo {
+    let undo = FileUndo {
         entries: receipt.entries(program),
         own: OwnEntries::new(program, Some(&receipt.command)),
         is_managed: receipt.is_managed,
@@ -69,13 +69,13 @@ pub fn undo_guard(program: GuardedProgram, places: &GuardPlaces) -> Result<Vec<U
 }
 
 /// End of a guard with a receipt.
-struct Undo {
+struct FileUndo {
     entries: Vec<SettingsEntry>,
     own: OwnEntries,
     is_managed: bool,
 }
 
-impl Undo {
+impl FileUndo {
     fn undo_file(&self, receipt: &FileReceipt) -> Result<UndoOutcome, GuardError> {
         let path = receipt.path.clone();
         let found = settings_file::read(&path)?;

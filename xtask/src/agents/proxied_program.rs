@@ -74,7 +74,7 @@ pub(crate) fn start(
     };
     command.args(["--reconnect", RECONNECT, "--config"]).arg(config);
     let group = spawn(guarded.folder, &mut command, |pipes| {
-        let mut client = Client { pipes, work: guarded.work(), editor };
+        let mut client = ProgramClient { pipes, work: guarded.work(), editor };
         move || if agent.is_some() { client.run_editor(&prompt) } else { client.run_codex(&prompt) }
     })?;
     Ok(group)
@@ -83,13 +83,14 @@ pub(crate) fn start(
 fn spawn<C: FnOnce() -> anyhow::Result<()> + Send + 'static>(
     folder: &Path,
     command: &mut Command,
-    client: impl FnOnce(Pipes) -> C,
+    client: impl FnOnce(ProgramPipes) -> C,
 ) -> anyhow::Result<ProcessGroup> {
     let stderr = File::create(folder.join("proxy.stderr"))?;
     let mut group = ProcessGroup::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr))?;
     let input = group.leader().stdin.take().context("no standard input")?;
     let output = group.leader().stdout.take().context("no standard output")?;
-    let pipes = Pipes { input, output: BufReader::new(output), frames: File::create(folder.join("client.frames"))? };
+    let pipes =
+        ProgramPipes { input, output: BufReader::new(output), frames: File::create(folder.join("client.frames"))? };
     let (client, problem) = (client(pipes), folder.join("client.problem"));
     thread::spawn(move || {
         if let Err(error) = client() {
@@ -101,13 +102,13 @@ fn spawn<C: FnOnce() -> anyhow::Result<()> + Send + 'static>(
 }
 
 /// Lines of the client, and a file with all of them.
-struct Pipes {
+struct ProgramPipes {
     input: ChildStdin,
     output: BufReader<std::process::ChildStdout>,
     frames: File,
 }
 
-impl Pipes {
+impl ProgramPipes {
     fn send(&mut self, message: &Value) -> anyhow::Result<()> {
         writeln!(self.frames, "> {message}")?;
         Ok(writeln!(self.input, "{message}")?)
@@ -124,13 +125,13 @@ impl Pipes {
 }
 
 /// Client of one prompt.
-struct Client {
-    pipes: Pipes,
+struct ProgramClient {
+    pipes: ProgramPipes,
     work: PathBuf,
     editor: EditorAnswer,
 }
 
-impl Client {
+impl ProgramClient {
     fn run_editor(&mut self, prompt: &str) -> anyhow::Result<()> {
         let files = json!({ "readTextFile": true, "writeTextFile": true });
         let capabilities = json!({ "fs": files, "terminal": false });

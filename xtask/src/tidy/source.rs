@@ -80,8 +80,8 @@ fn blank_literals(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     for piece in pieces(text) {
         match piece {
-            Piece::Code(piece) => code.push_str(piece),
-            Piece::Literal(piece) => code.extend(piece.chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
+            SourcePiece::Code(piece) => code.push_str(piece),
+            SourcePiece::Literal(piece) => code.extend(piece.chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
         }
     }
     code
@@ -92,8 +92,8 @@ pub(crate) fn string_literals(text: &str) -> Vec<StringLiteral<'_>> {
     let mut literals = Vec::new();
     let mut line = 1;
     for piece in pieces(text) {
-        let (Piece::Code(text) | Piece::Literal(text)) = piece;
-        if matches!(piece, Piece::Literal(_)) && !text.starts_with(['/', '\'']) {
+        let (SourcePiece::Code(text) | SourcePiece::Literal(text)) = piece;
+        if matches!(piece, SourcePiece::Literal(_)) && !text.starts_with(['/', '\'']) {
             literals.push(StringLiteral { line, text });
         }
         line += text.matches('\n').count();
@@ -103,14 +103,14 @@ pub(crate) fn string_literals(text: &str) -> Vec<StringLiteral<'_>> {
 
 /// Part of a Rust file.
 #[derive(Clone, Copy)]
-enum Piece<'a> {
+enum SourcePiece<'a> {
     /// One character.
     Code(&'a str),
     /// A whole comment, string or character.
     Literal(&'a str),
 }
 
-fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+fn pieces(text: &str) -> impl Iterator<Item = SourcePiece<'_>> {
     let mut rest = text;
     let mut before = None;
     iter::from_fn(move || {
@@ -119,7 +119,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
         let (piece, after) = rest.split_at(if length == 0 { first.len_utf8() } else { length });
         rest = after;
         before = Some(first).filter(|_| length == 0);
-        Some(if length == 0 { Piece::Code(piece) } else { Piece::Literal(piece) })
+        Some(if length == 0 { SourcePiece::Code(piece) } else { SourcePiece::Literal(piece) })
     })
 }
 

@@ -91,13 +91,13 @@ mod tests {
     use crate::session_file::FileMark;
 
     /// A file of lines of one length, made as it is read.
-    struct Lines {
+    struct ScannedLines {
         length: usize,
         rest: usize,
         at: usize,
     }
 
-    impl Read for Lines {
+    impl Read for ScannedLines {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let count = buffer.len().min(self.rest);
             for byte in &mut buffer[..count] {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn no_more_than_a_line_and_a_piece_is_held_however_long_the_file_is() {
         for lines in [10, 1_000, 100_000] {
-            let mut scanner = LineScanner::new(Lines { length: 100, rest: 100 * lines, at: 0 }, u64::MAX);
+            let mut scanner = LineScanner::new(ScannedLines { length: 100, rest: 100 * lines, at: 0 }, u64::MAX);
             let mut count = 0;
             while scanner.next_line().unwrap().is_some() {
                 count += 1;

@@ -38,7 +38,7 @@ pub(super) struct GatewayDecider {
 }
 
 /// Reason why the gateway has not decided.
-enum Undecided {
+enum DecisionFailure {
     /// It is not there, or has gone. Asking again helps.
     Gone(String),
     /// It refused.
@@ -46,13 +46,13 @@ enum Undecided {
 }
 
 /// Wait for a gateway that has gone.
-struct Reconnection {
+struct ReconnectState {
     gone_at: Option<Instant>,
     /// Time until the next attempt.
     pause: Duration,
 }
 
-impl Default for Reconnection {
+impl Default for ReconnectState {
     fn default() -> Self {
         Self { gone_at: None, pause: FIRST_PAUSE }
     }
@@ -81,25 +81,25 @@ impl GatewayDecider {
         }
     }
 
-    async fn connect(&self, request: &Request) -> Result<UnixStream, Undecided> {
+    async fn connect(&self, request: &Request) -> Result<UnixStream, DecisionFailure> {
         let mut stream =
             UnixStream::connect(self.place.folder.join(FILE)).await.map_err(|error| match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => Undecided::Gone(self.no_gateway()),
-                _ => Undecided::Refused(format!("cannot connect to the gateway: {error}")),
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => DecisionFailure::Gone(self.no_gateway()),
+                _ => DecisionFailure::Refused(format!("cannot connect to the gateway: {error}")),
             })?;
         let mut line = serde_json::to_vec(request)
-            .map_err(|error| Undecided::Refused(format!("the call cannot be written: {error}")))?;
+            .map_err(|error| DecisionFailure::Refused(format!("the call cannot be written: {error}")))?;
         line.push(b'\n');
-        stream.write_all(&line).await.map_err(|_| Undecided::Gone(self.no_gateway()))?;
+        stream.write_all(&line).await.map_err(|_| DecisionFailure::Gone(self.no_gateway()))?;
         self.was_reached.store(true, Ordering::Relaxed);
         Ok(stream)
     }
 
     /// Waits before the next attempt. False if the gateway was never there, or has been gone for too long.
-    async fn waits_for_gateway(&self, reconnection: &mut Reconnection, requested_at: Instant) -> bool {
+    async fn waits_for_gateway(&self, reconnection: &mut ReconnectState, requested_at: Instant) -> bool {
         // One that was there for a while has gone only now.
         if requested_at.elapsed() > LONGEST_PAUSE {
-            *reconnection = Reconnection::default();
+            *reconnection = ReconnectState::default();
         }
         let gone_at = *reconnection.gone_at.get_or_insert_with(Instant::now);
         if !self.was_reached.load(Ordering::Relaxed) || gone_at.elapsed() >= self.reconnect {
@@ -111,17 +111,17 @@ impl GatewayDecider {
     }
 
     /// Reports once a call that ran.
-    async fn report_once(&self, request: &Request) -> Result<(), Undecided> {
+    async fn report_once(&self, request: &Request) -> Result<(), DecisionFailure> {
         let mut reading = BufReader::new(self.connect(request).await?);
         let mut line = String::new();
         match reading.read_line(&mut line).await {
             Ok(_) if line.ends_with('\n') => {}
-            Ok(_) | Err(_) => return Err(Undecided::Gone(self.no_gateway())),
+            Ok(_) | Err(_) => return Err(DecisionFailure::Gone(self.no_gateway())),
         }
         match serde_json::from_str(&line) {
             Ok(ControlReply::Ok(_)) => Ok(()),
-            Ok(ControlReply::Error(problem)) => Err(Undecided::Refused(problem)),
-            Err(error) => Err(Undecided::Refused(format!("invalid answer of the gateway: {error}"))),
+            Ok(ControlReply::Error(problem)) => Err(DecisionFailure::Refused(problem)),
+            Err(error) => Err(DecisionFailure::Refused(format!("invalid answer of the gateway: {error}"))),
         }
     }
 
@@ -131,7 +131,7 @@ impl GatewayDecider {
         request: &Request,
         links: &mut CallLinks,
         given: &mut Option<CallAnswer>,
-    ) -> Result<CallDecision, Undecided> {
+    ) -> Result<CallDecision, DecisionFailure> {
         let (reading, mut writing) = self.connect(request).await?.into_split();
         let mut reading = BufReader::new(reading);
         let mut line = Vec::new();
@@ -139,7 +139,7 @@ impl GatewayDecider {
         loop {
             let answer = tokio::select! {
                 reply = read_reply(&mut reading, &mut line) => match reply? {
-                    None => return Err(Undecided::Gone(format!("the gateway ended while the call waited; {}", self.no_gateway()))),
+                    None => return Err(DecisionFailure::Gone(format!("the gateway ended while the call waited; {}", self.no_gateway()))),
                     Some(ProxyAnswer::Decided(ProxyDecision::Allow)) => return Ok(CallDecision::Allow),
                     Some(ProxyAnswer::Decided(ProxyDecision::Deny { reason })) => return Ok(CallDecision::Deny(reason)),
                     Some(ProxyAnswer::Waiting { gate, title }) => match given.as_ref().filter(|given| given.gate == gate) {
@@ -163,7 +163,7 @@ impl GatewayDecider {
             *given = Some(answer);
             let answer = SurfaceAnswer { answer: SurfaceDecision { gate, allow, surface } };
             let mut answer = serde_json::to_vec(&answer)
-                .map_err(|error| Undecided::Refused(format!("the answer cannot be written: {error}")))?;
+                .map_err(|error| DecisionFailure::Refused(format!("the answer cannot be written: {error}")))?;
             answer.push(b'\n');
             // If the gateway has gone, the next read says so.
             let _ = writing.write_all(&answer).await;
@@ -175,7 +175,7 @@ impl GatewayDecider {
 async fn read_reply(
     reading: &mut BufReader<OwnedReadHalf>,
     line: &mut Vec<u8>,
-) -> Result<Option<ProxyAnswer>, Undecided> {
+) -> Result<Option<ProxyAnswer>, DecisionFailure> {
     // Unlike `read_line`, this keeps the part of a line that it has read when it is dropped.
     match reading.read_until(b'\n', line).await {
         Ok(0) | Err(_) => return Ok(None),
@@ -183,23 +183,24 @@ async fn read_reply(
         Ok(_) => {}
     }
     let reply = serde_json::from_slice(&std::mem::take(line));
-    let invalid = |error: serde_json::Error| Undecided::Refused(format!("invalid answer of the gateway: {error}"));
+    let invalid =
+        |error: serde_json::Error| DecisionFailure::Refused(format!("invalid answer of the gateway: {error}"));
     match reply.map_err(invalid)? {
         ControlReply::Ok(answer) => serde_json::from_value(answer).map(Some).map_err(invalid),
-        ControlReply::Error(problem) => Err(Undecided::Refused(problem)),
+        ControlReply::Error(problem) => Err(DecisionFailure::Refused(problem)),
     }
 }
 
 impl Decider for GatewayDecider {
     async fn decide(&self, call: AgentCall, mut links: CallLinks) -> CallDecision {
         let request = Request::ProxiedCall(Box::new(self.proxied(call)));
-        let (mut given, mut reconnection) = (None, Reconnection::default());
+        let (mut given, mut reconnection) = (None, ReconnectState::default());
         loop {
             let requested_at = Instant::now();
             match self.ask(&request, &mut links, &mut given).await {
                 Ok(decision) => return decision,
-                Err(Undecided::Refused(reason)) => return CallDecision::Deny(reason),
-                Err(Undecided::Gone(reason)) => {
+                Err(DecisionFailure::Refused(reason)) => return CallDecision::Deny(reason),
+                Err(DecisionFailure::Gone(reason)) => {
                     if !self.waits_for_gateway(&mut reconnection, requested_at).await {
                         return CallDecision::Deny(reason);
                     }
@@ -210,13 +211,13 @@ impl Decider for GatewayDecider {
 
     async fn report_run(&self, call: AgentCall) -> Result<(), String> {
         let request = Request::ProxiedRun(Box::new(self.proxied(call)));
-        let mut reconnection = Reconnection::default();
+        let mut reconnection = ReconnectState::default();
         loop {
             let requested_at = Instant::now();
             match self.report_once(&request).await {
                 Ok(()) => return Ok(()),
-                Err(Undecided::Refused(problem)) => return Err(problem),
-                Err(Undecided::Gone(problem)) => {
+                Err(DecisionFailure::Refused(problem)) => return Err(problem),
+                Err(DecisionFailure::Gone(problem)) => {
                     if !self.waits_for_gateway(&mut reconnection, requested_at).await {
                         return Err(problem);
                     }

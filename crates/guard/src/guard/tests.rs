@@ -23,12 +23,12 @@ use crate::{
 
 const COMMAND: &str = "'/usr/bin/countersign' hook claude --data '/home/ana/.local/share/countersign'";
 
-struct Home {
+struct HomeFixture {
     folder: TempDir,
     places: GuardPlaces,
 }
 
-impl Home {
+impl HomeFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
@@ -78,7 +78,7 @@ fn is_restored(outcomes: &[UndoOutcome]) -> bool {
 #[test]
 fn guard_and_unguard_leave_a_home_folder_as_it_was() {
     for program in GuardedProgram::ALL {
-        let home = Home::new();
+        let home = HomeFixture::new();
         let before = home.snapshot();
         home.guard(program).unwrap();
         assert_ne!(home.snapshot(), before);
@@ -88,7 +88,7 @@ fn guard_and_unguard_leave_a_home_folder_as_it_was() {
     }
     for text in WRITTEN {
         for mode in [0o600, 0o644] {
-            let home = Home::new();
+            let home = HomeFixture::new();
             let path = home.write(text);
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let before = home.snapshot();
@@ -107,7 +107,7 @@ fn guard_and_unguard_leave_a_home_folder_as_it_was() {
 
 #[test]
 fn edits_of_the_user_after_the_guard_stay() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     let path = home.write("{\n  \"model\": \"opus\"\n}\n");
     home.guard(GuardedProgram::Claude).unwrap();
     let mut settings: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
@@ -128,7 +128,7 @@ fn a_guard_that_was_switched_off_is_reported() {
         ("[", "not JSON"),
         ("{\"permissions\": {\"allow\": \"all\"}}", "permissions.allow"),
     ] {
-        let home = Home::new();
+        let home = HomeFixture::new();
         home.guard(GuardedProgram::Claude).unwrap();
         fs::write(home.settings(), change).unwrap();
         match guard_state(GuardedProgram::Claude, &home.places).unwrap() {
@@ -137,14 +137,14 @@ fn a_guard_that_was_switched_off_is_reported() {
         }
     }
     for text in ["{\"disableAllHooks\": true}", "{\"hooksConfig\": {\"enabled\": false}}"] {
-        let home = Home::new();
+        let home = HomeFixture::new();
         home.guard(GuardedProgram::Claude).unwrap();
         let mut settings: Value = serde_json::from_str(&fs::read_to_string(home.settings()).unwrap()).unwrap();
         let more: Value = serde_json::from_str(text).unwrap();
         settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         fs::write(home.settings(), settings.to_string()).unwrap();
         assert!(matches!(guard_state(GuardedProgram::Claude, &home.places).unwrap(), GuardState::Damaged { .. }));
-        let home = Home::new();
+        let home = HomeFixture::new();
         home.write(text);
         assert!(matches!(home.guard(GuardedProgram::Claude), Err(GuardError::Settings { .. })), "{text}");
     }
@@ -155,13 +155,13 @@ fn a_file_that_is_not_ours_to_change_is_left_alone() {
     for text in
         ["{ // mine\n}", "{\"a\": 1,}", "[]", "{\"hooks\": 5}", "{\"hooks\": {\"PreToolUse\": [{}]}}", "\u{feff}{}"]
     {
-        let home = Home::new();
+        let home = HomeFixture::new();
         home.write(text);
         let before = home.snapshot();
         assert!(matches!(home.guard(GuardedProgram::Claude), Err(GuardError::Settings { .. })), "{text}");
         assert_eq!(home.snapshot(), before, "{text}");
     }
-    let home = Home::new();
+    let home = HomeFixture::new();
     let real = home.places.home.join("real.json");
     fs::write(&real, "{}").unwrap();
     fs::create_dir(home.places.home.join(".claude")).unwrap();
@@ -170,7 +170,7 @@ fn a_file_that_is_not_ours_to_change_is_left_alone() {
     let problem = home.guard(GuardedProgram::Claude).unwrap_err().to_string();
     assert!(problem.contains("symbolic link"), "{problem}");
     assert_eq!(home.snapshot(), before);
-    let home = Home::new();
+    let home = HomeFixture::new();
     let path = home.write("{}");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
     let before = home.snapshot();
@@ -180,7 +180,7 @@ fn a_file_that_is_not_ours_to_change_is_left_alone() {
 
 #[test]
 fn what_changed_since_the_plan_is_not_overwritten() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     let path = home.write("{}");
     let plan = plan_guard(GuardedProgram::Claude, GuardScope::User, COMMAND, &home.places).unwrap();
     fs::write(&path, "{\"model\": \"opus\"}").unwrap();
@@ -191,7 +191,7 @@ fn what_changed_since_the_plan_is_not_overwritten() {
 
 #[test]
 fn a_second_guard_is_refused_and_one_that_was_cut_off_is_repeated() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     let path = home.write("{}");
     let before = home.snapshot();
     home.guard(GuardedProgram::Claude).unwrap();
@@ -205,7 +205,7 @@ fn a_second_guard_is_refused_and_one_that_was_cut_off_is_repeated() {
 
 #[test]
 fn a_managed_guard_is_a_file_of_its_own() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     fs::create_dir(&home.places.system).unwrap();
     let before = home.snapshot();
     let plan = plan_guard(GuardedProgram::Claude, GuardScope::Managed, COMMAND, &home.places).unwrap();
@@ -227,7 +227,7 @@ fn a_managed_guard_is_a_file_of_its_own() {
 
 #[test]
 fn rules_of_the_program_itself_are_named() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     home.write("{\"permissions\": {\"allow\": [\"Bash(git *)\", \"WebFetch\"]}}");
     let plan = plan_guard(GuardedProgram::Claude, GuardScope::User, COMMAND, &home.places).unwrap();
     assert_eq!(plan.own_allowances(), ["Bash(git *)", "WebFetch"]);
@@ -245,7 +245,7 @@ fn trust_in(hooks: &Path) -> Vec<HookTrust> {
 fn hooks_of_codex_and_the_trust_in_them_come_and_go_together() {
     for hooks in [None].into_iter().chain(WRITTEN.map(Some)) {
         for config in [None].into_iter().chain(CONFIGS.map(Some)) {
-            let home = Home::new();
+            let home = HomeFixture::new();
             let folder = home.places.home.join(".codex");
             for (name, text) in [("hooks.json", hooks), ("config.toml", config)] {
                 if let Some(text) = text {
@@ -277,7 +277,7 @@ fn hooks_of_codex_and_the_trust_in_them_come_and_go_together() {
 
 #[test]
 fn trust_that_was_taken_back_is_damage_and_edits_after_the_guard_stay() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     let folder = home.places.home.join(".codex");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("config.toml"), "model = \"x\"").unwrap();
@@ -299,7 +299,7 @@ fn trust_that_was_taken_back_is_damage_and_edits_after_the_guard_stay() {
 #[test]
 fn requirements_of_codex_are_managed_settings() {
     for text in [None, Some(""), Some("# mine\nallowed_sandbox_modes = [\"read-only\"]\n")] {
-        let home = Home::new();
+        let home = HomeFixture::new();
         let path = home.places.system.join("codex/requirements.toml");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         if let Some(text) = text {
@@ -341,7 +341,7 @@ const OPENCODE: [&str; 12] = [
 #[test]
 fn the_plugin_of_opencode_and_its_settings_come_and_go_together() {
     for text in OPENCODE {
-        let home = Home::new();
+        let home = HomeFixture::new();
         let path = home.places.home.join(".config/opencode/opencode.json");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -370,7 +370,7 @@ fn settings_of_opencode_that_would_undo_the_guard_are_refused() {
         ("opencode.json", "{ 'mine': 1 }", "not JSON"),
         ("opencode.jsonc", "{}", "is read after"),
     ] {
-        let home = Home::new();
+        let home = HomeFixture::new();
         let folder = home.places.home.join(".config/opencode");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(name), text).unwrap();
@@ -393,7 +393,7 @@ fn a_guard_without_a_receipt_is_found() {
         (GuardedProgram::Opencode, GuardScope::User),
         (GuardedProgram::Opencode, GuardScope::Managed),
     ] {
-        let home = Home::new();
+        let home = HomeFixture::new();
         assert_eq!(guard_state(program, &home.places).unwrap(), GuardState::Absent);
         let command = match program {
             GuardedProgram::Opencode => PLUGIN.to_owned(),
@@ -410,7 +410,7 @@ fn a_guard_without_a_receipt_is_found() {
 
 #[test]
 fn a_guard_in_a_folder_that_the_program_no_longer_reads_is_damaged() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     home.guard(GuardedProgram::Claude).unwrap();
     let moved = GuardPlaces { claude: Some(home.folder.path().join("elsewhere")), ..home.places.clone() };
     match guard_state(GuardedProgram::Claude, &moved).unwrap() {
@@ -431,7 +431,7 @@ const GUARDS: [(GuardedProgram, GuardScope); 8] = [
     (GuardedProgram::Opencode, GuardScope::Managed),
 ];
 
-impl Home {
+impl HomeFixture {
     /// Installs a guard with all its files, and returns the path of the settings.
     fn install(&self, program: GuardedProgram, scope: GuardScope) -> PathBuf {
         let command = match program {
@@ -485,7 +485,7 @@ fn a_guard_is_taken_away_whatever_was_edited_in_it() {
             for second in &EDITS[index..] {
                 for is_receipt_lost in [false, true] {
                     let case = format!("{program:?} {scope:?} {first:?} {second:?} {is_receipt_lost}");
-                    let home = Home::new();
+                    let home = HomeFixture::new();
                     let path = home.install(program, scope);
                     let files: Vec<PathBuf> = home.snapshot().into_keys().filter(|path| path.is_file()).collect();
                     for file in files
@@ -517,7 +517,7 @@ fn a_guard_is_taken_away_whatever_was_edited_in_it() {
 
 #[test]
 fn edits_of_the_guard_itself_are_named() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     let path = home.write("{\n  \"model\": \"opus\"\n}\n");
     home.guard(GuardedProgram::Claude).unwrap();
     let edited = fs::read_to_string(&path).unwrap().replacen("600", "60", 1);
@@ -531,7 +531,7 @@ fn edits_of_the_guard_itself_are_named() {
 
 #[test]
 fn a_part_that_cannot_be_removed_keeps_the_receipt() {
-    let home = Home::new();
+    let home = HomeFixture::new();
     home.guard(GuardedProgram::Claude).unwrap();
     let path = home.settings();
     let text = fs::read_to_string(&path).unwrap();
@@ -547,7 +547,7 @@ fn a_part_that_cannot_be_removed_keeps_the_receipt() {
 #[test]
 fn a_guard_whose_receipt_is_lost_is_replaced() {
     for (program, scope) in GUARDS {
-        let home = Home::new();
+        let home = HomeFixture::new();
         let path = home.install(program, scope);
         let first = fs::read_to_string(&path).unwrap();
         home.lose_receipts();

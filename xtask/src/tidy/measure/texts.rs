@@ -15,13 +15,13 @@ const REFERENCE: [&str; 3] = ["docs/adr", "docs/protocol", "docs/reference"];
 pub(super) struct TextFigures {
     doc_comments: usize,
     questions: usize,
-    pages: Counts,
-    guides: Counts,
+    pages: TextCounts,
+    guides: TextCounts,
     words: BTreeMap<String, usize>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct TextCounts {
     words: usize,
     told: usize,
     you: usize,

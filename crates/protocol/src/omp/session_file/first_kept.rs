@@ -23,14 +23,14 @@ pub(super) fn restore_first_kept(
         return;
     }
     let places: BTreeMap<&str, usize> = links.iter().enumerate().map(|(at, entry)| (entry.id.as_str(), at)).collect();
-    let holes = Holes::new(first_orphans, &unreadable.gaps);
-    let mut searches: Vec<Search> = Vec::new();
+    let holes = MissingLines::new(first_orphans, &unreadable.gaps);
+    let mut searches: Vec<ParentSearch> = Vec::new();
     for (at, entry) in links.iter().enumerate() {
         if let EntryReference::FirstKept(kept) = &entry.reference
             && !places.contains_key(kept.as_str())
             && let Some(from) = holes.place(kept).filter(|from| *from <= at)
         {
-            searches.push(Search { at, from });
+            searches.push(ParentSearch { at, from });
         }
     }
     if searches.is_empty() {
@@ -45,14 +45,14 @@ pub(super) fn restore_first_kept(
 }
 
 /// Places where entries are missing: for each the number of entries before it.
-struct Holes<'a> {
+struct MissingLines<'a> {
     by_id: BTreeMap<&'a str, usize>,
     by_child: BTreeMap<&'a str, usize>,
     /// The first one of which no id is known.
     first: Option<usize>,
 }
 
-impl<'a> Holes<'a> {
+impl<'a> MissingLines<'a> {
     fn new(first_orphans: &'a BTreeMap<String, usize>, gaps: &'a [LineGap]) -> Self {
         let mut by_id = BTreeMap::new();
         let mut by_child: BTreeMap<&str, usize> = first_orphans.iter().map(|(id, at)| (id.as_str(), *at)).collect();
@@ -75,14 +75,18 @@ impl<'a> Holes<'a> {
 }
 
 /// A compaction at a place, and the place from which on it keeps the entries.
-struct Search {
+struct ParentSearch {
     at: usize,
     from: usize,
 }
 
 /// Returns for each search the oldest entry on its path before which no entry is older than `from`. `step` is called for every visit of
 /// an entry, to measure the work.
-fn find_oldest(parents: &[Option<usize>], mut searches: Vec<Search>, step: &mut impl FnMut()) -> Vec<(usize, usize)> {
+fn find_oldest(
+    parents: &[Option<usize>],
+    mut searches: Vec<ParentSearch>,
+    step: &mut impl FnMut(),
+) -> Vec<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> =
         parents.iter().enumerate().filter_map(|(at, parent)| Some(((*parent)?, at))).collect();
     pairs.sort_unstable();
@@ -90,7 +94,7 @@ fn find_oldest(parents: &[Option<usize>], mut searches: Vec<Search>, step: &mut 
     // Each entry leads towards its oldest one among the parents that count so far: fewer and fewer are too old.
     let mut up: Vec<usize> = (0..parents.len()).collect();
     let mut found = Vec::with_capacity(searches.len());
-    for Search { at, from } in searches {
+    for ParentSearch { at, from } in searches {
         while let Some((parent, child)) = pairs.pop_if(|(parent, _)| *parent >= from) {
             step();
             up[child] = parent;
@@ -108,7 +112,7 @@ fn find_oldest(parents: &[Option<usize>], mut searches: Vec<Search>, step: &mut 
 
 #[cfg(test)]
 mod tests {
-    use super::{Search, find_oldest};
+    use super::{ParentSearch, find_oldest};
     use crate::omp::session_file::{SessionEntryBody, read_session_file};
 
     const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
@@ -174,7 +178,7 @@ mod tests {
                 let parent = |at: usize| at.checked_sub(if is_branched { 2 } else { 1 });
                 let parents: Vec<Option<usize>> = (0..count).map(parent).collect();
                 for place in [|_: usize| 1, |at: usize| at, |at: usize| at / 2] {
-                    let searches = (1..count).map(|at| Search { at, from: place(at) }).collect();
+                    let searches = (1..count).map(|at| ParentSearch { at, from: place(at) }).collect();
                     let mut steps = 0;
                     let found = find_oldest(&parents, searches, &mut || steps += 1);
                     assert_eq!(found.len(), count - 1);
