@@ -88,8 +88,7 @@ pub(super) async fn follow_file(
     let is_whole = !known.entries.iter().any(lacks);
     let ids: BTreeSet<&str> = known.entries.iter().map(|entry| entry.id.as_str()).collect();
     let tail = statuses[first_foreign..].iter().zip(&file[first_foreign..]);
-    let are_new =
-        tail.clone().all(|(status, note)| *status == SyncStatus::Foreign && !ids.contains(note.id.as_str()));
+    let are_new = tail.clone().all(|(status, note)| *status == SyncStatus::Foreign && !ids.contains(note.id.as_str()));
     let leaf = file.last().map(|entry| EntryId::new(entry.id.as_str()));
     let source = FileSource { opened: Arc::clone(opened), statuses: statuses.into(), blobs: blobs.clone() };
     let small = if known.is_at_rest && is_whole && are_new {
