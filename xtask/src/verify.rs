@@ -69,10 +69,9 @@ fn run_steps(workspace: &Workspace, options: Options, tally: &mut TestTally) -> 
     run_step("clippy", || {
         CargoCall::new(workspace).args(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
     })?;
-    run_step("clippy, without features", || {
-        CargoCall::new(workspace)
-            .args(&["clippy", "-p", "countersign", "--no-default-features", "--", "-D", "warnings"])
-            .run()
+    // Clippy has read the same code with more features: what is left are names that no code uses without them.
+    run_step("check, without features", || {
+        CargoCall::new(workspace).args(&["check", "-p", "countersign", "--no-default-features"]).deny_warnings()
     })?;
     run_step("tidy", || match tidy::findings(workspace)?.as_slice() {
         [] => Ok(()),
@@ -155,6 +154,28 @@ impl CargoCall {
         Ok(())
     }
 
+    /// Runs a check whose warnings are errors.
+    fn deny_warnings(mut self) -> anyhow::Result<()> {
+        self.0.arg("--message-format=json").stdout(Stdio::piped());
+        let mut child = self.0.spawn().context("cargo could not be started")?;
+        let stdout = child.stdout.take().context("no standard output")?;
+        let mut count = 0;
+        for line in BufReader::new(stdout).lines() {
+            if let Some(text) = diagnostic_text(&line?) {
+                println!("{text}");
+                count += 1;
+            }
+        }
+        let status = child.wait().context("cargo was lost")?;
+        if !status.success() {
+            bail!("cargo ended with {status}");
+        }
+        if count > 0 {
+            bail!("{count} warnings");
+        }
+        Ok(())
+    }
+
     /// Runs tests, passing their output through and counting them by the runner's own summaries.
     fn run_tests(mut self, runner: TestRunner, tally: &mut TestTally) -> anyhow::Result<TestTally> {
         self.0.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -173,6 +194,12 @@ impl CargoCall {
     }
 }
 
+/// Returns the text of a compiler's message, if the line of cargo's output is one.
+fn diagnostic_text(line: &str) -> Option<String> {
+    let event: serde_json::Value = serde_json::from_str(line).ok()?;
+    (event["reason"] == "compiler-message").then(|| event["message"]["rendered"].as_str().unwrap_or(line).to_owned())
+}
+
 fn pass_through(runner: TestRunner, from: impl Read, mut to: impl Write) -> TestTally {
     let mut counted = TestTally::default();
     let mut from = BufReader::new(from);
@@ -184,4 +211,24 @@ fn pass_through(runner: TestRunner, from: impl Read, mut to: impl Write) -> Test
         line.clear();
     }
     counted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::diagnostic_text;
+
+    #[test]
+    fn messages_of_the_compiler_are_recognised() {
+        for (line, want) in [
+            (
+                r#"{"reason":"compiler-message","message":{"level":"warning","rendered":"warning: unused"}}"#,
+                Some("warning: unused"),
+            ),
+            (r#"{"reason":"compiler-artifact","target":{"name":"xtask"}}"#, None),
+            (r#"{"reason":"build-finished","success":true}"#, None),
+            ("plain text", None),
+        ] {
+            assert_eq!(diagnostic_text(line).as_deref(), want, "{line}");
+        }
+    }
 }
