@@ -18,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     answers::{HookDecision, HookReply},
+    closed_input::{self, CommandInput},
     decided_calls::{DecidedCalls, call_digest},
     input::{CallAsker, CallInput, HookEvent, HookInput},
-    open_hooks::OpenHooks,
+    open_hooks::{AskedCall, OpenHooks},
     ran_calls::{self, RanCall},
     real_paths,
 };
@@ -93,13 +94,18 @@ impl HookAdapter {
             let known = Protocol::HOOKS.map(Protocol::name).join(", ");
             return HookReply::failure(format!("unknown program {:?}: expected one of {known}", hook.program));
         };
-        let input = match HookInput::parse(protocol, &hook.input) {
+        let mut input = match HookInput::parse(protocol, &hook.input) {
             Ok(input) => input,
             Err(problem) => return HookReply::blocked(protocol.name(), problem),
         };
+        let command_input = closed_input::remove_closing(protocol, &mut input);
         let requester = self.requester(protocol, &input.asker(), sender);
         if input.event == HookEvent::AfterCall {
-            return match self.compare_run(&requester, &input.requested_call()).await {
+            let compared = match command_input {
+                CommandInput::Closed => self.compare_run(&requester, &input.requested_call()).await,
+                CommandInput::Open => self.report_open_input(&requester, &input.requested_call()).await,
+            };
+            return match compared {
                 Ok(()) => HookReply::silence(),
                 Err(problem) => HookReply::unchecked(problem.to_string()),
             };
@@ -113,11 +119,22 @@ impl HookAdapter {
         }
         let open = self.open.enter(requester.session());
         let wait = hook.wait.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT);
-        let requested = RequestedCall { requester: &requester, request, id: input.call, wait: Some(wait) };
+        let asked = AskedCall { id: input.call.clone(), prompt: input.prompt.clone() };
+        self.open.resume_deferred(requester.session(), &asked);
+        let requested = RequestedCall { requester: &requester, request, id: input.call.clone(), wait: Some(wait) };
         let decided = self.decide_call(requested, NoProgress, delivery, cancel).await;
-        let may_defer =
-            protocol == Protocol::Claude && hook.is_headless && input.subagent.is_none() && open.was_alone();
-        HookReply::encode(protocol, input.event, &decision_of(decided, may_defer))
+        let is_open = matches!(decided, Err(CallProblem::Cancelled(Some(_))));
+        let may_defer = is_open
+            && protocol == Protocol::Claude
+            && hook.is_headless
+            && input.subagent.is_none()
+            && open.was_alone()
+            && self.open.defer_call(requester.session(), asked);
+        let decision = match (decision_of(decided, may_defer), closed_input::closed_arguments(protocol, &input)) {
+            (HookDecision::Allow, Some(arguments)) => HookDecision::AllowAs(arguments),
+            (decision, _) => decision,
+        };
+        HookReply::encode(protocol, input.event, &decision)
     }
 
     /// Decides the call of a program, and keeps the decision for its comparison with what runs.
@@ -180,6 +197,12 @@ impl HookAdapter {
         }
         let signature = request.signatures.first().cloned().unwrap_or_default();
         let ran = RanCall { signature, arguments: request.arguments };
+        ran_calls::report_incident(&self.calls, requester, ran, call.id).await
+    }
+
+    /// Reports a command that ran with an open input: another hook, or Codex itself, ran it as it was before the hook closed its input.
+    async fn report_open_input(&self, requester: &Requester, call: &CallInput<'_>) -> Result<(), CallProblem> {
+        let ran = RanCall { signature: format!("{} with an open input", call.tool), arguments: call.arguments.clone() };
         ran_calls::report_incident(&self.calls, requester, ran, call.id).await
     }
 

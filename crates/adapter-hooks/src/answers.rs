@@ -2,7 +2,7 @@
 
 use countersign_view::Protocol;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::input::HookEvent;
 
@@ -16,6 +16,8 @@ const UNCHECKED: u8 = 1;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HookDecision {
     Allow,
+    /// The call may run with these arguments in place of its own. Only of Codex.
+    AllowAs(Map<String, Value>),
     /// The reason is for the agent.
     Deny(String),
     /// The program ends, and asks again when it is resumed.
@@ -70,18 +72,18 @@ impl HookReply {
         let document = match (protocol, event) {
             (_, HookEvent::AfterCall) => return Self::silence(),
             (Protocol::Gemini | Protocol::Opencode, _) => match decision {
-                HookDecision::Allow => json!({ "decision": "allow" }),
+                HookDecision::Allow | HookDecision::AllowAs(_) => json!({ "decision": "allow" }),
                 HookDecision::Deny(why) | HookDecision::Defer(why) => json!({ "decision": "deny", "reason": why }),
             },
             (Protocol::Copilot, _) => match decision {
-                HookDecision::Allow => json!({ "permissionDecision": "allow" }),
+                HookDecision::Allow | HookDecision::AllowAs(_) => json!({ "permissionDecision": "allow" }),
                 HookDecision::Deny(why) | HookDecision::Defer(why) => {
                     json!({ "permissionDecision": "deny", "permissionDecisionReason": why })
                 }
             },
             (_, HookEvent::Permission) => {
                 let answer = match decision {
-                    HookDecision::Allow => json!({ "behavior": "allow" }),
+                    HookDecision::Allow | HookDecision::AllowAs(_) => json!({ "behavior": "allow" }),
                     HookDecision::Deny(why) | HookDecision::Defer(why) => json!({ "behavior": "deny", "message": why }),
                 };
                 json!({ "hookSpecificOutput": { "hookEventName": "PermissionRequest", "decision": answer } })
@@ -90,13 +92,16 @@ impl HookReply {
             (Protocol::Codex, _) if *decision == HookDecision::Allow => return Self::silence(),
             (_, HookEvent::BeforeCall) => {
                 let (word, why) = match decision {
-                    HookDecision::Allow => ("allow", None),
+                    HookDecision::Allow | HookDecision::AllowAs(_) => ("allow", None),
                     HookDecision::Defer(why) if protocol == Protocol::Claude => ("defer", Some(why)),
                     HookDecision::Deny(why) | HookDecision::Defer(why) => ("deny", Some(why)),
                 };
                 let mut answer = json!({ "hookEventName": "PreToolUse", "permissionDecision": word });
                 if let Some(why) = why {
                     answer["permissionDecisionReason"] = why.as_str().into();
+                }
+                if let HookDecision::AllowAs(arguments) = decision {
+                    answer["updatedInput"] = Value::Object(arguments.clone());
                 }
                 json!({ "hookSpecificOutput": answer })
             }
@@ -137,6 +142,11 @@ mod tests {
         let permission = |decision| {
             Some(json!({ "hookSpecificOutput": { "hookEventName": "PermissionRequest", "decision": decision } }))
         };
+        let changed = HookDecision::AllowAs(json!({ "command": "ls" }).as_object().cloned().unwrap_or_default());
+        let mut changed_answer = before("allow", None);
+        if let Some(answer) = &mut changed_answer {
+            answer["hookSpecificOutput"]["updatedInput"] = json!({ "command": "ls" });
+        }
         for (protocol, event, decision, want) in [
             (Claude, HookEvent::BeforeCall, &allow, before("allow", None)),
             (Claude, HookEvent::BeforeCall, &deny, before("deny", Some("no"))),
@@ -157,6 +167,7 @@ mod tests {
                 Some(json!({ "permissionDecision": "deny", "permissionDecisionReason": "no" })),
             ),
             (Claude, HookEvent::AfterCall, &allow, None),
+            (Codex, HookEvent::BeforeCall, &changed, changed_answer),
         ] {
             let reply = HookReply::encode(protocol, event, decision);
             assert_eq!((reply.document, reply.exit), (want, 0), "{protocol:?} {event:?} {decision:?}");

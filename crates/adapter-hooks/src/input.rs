@@ -31,6 +31,8 @@ pub(crate) struct HookInput {
     pub(crate) arguments: Map<String, Value>,
     /// Id of the call in the program.
     pub(crate) call: Option<String>,
+    /// Id of the user's prompt that the program works on, if it names one.
+    pub(crate) prompt: Option<String>,
 }
 
 /// Agent that asks about a call.
@@ -83,6 +85,7 @@ impl HookInput {
             tool: mcp_tool(&input)?.unwrap_or_else(|| tool.to_owned()),
             arguments: arguments_field(&input, names.arguments)?,
             call: id_field(&input, names.call)?,
+            prompt: text_field(&input, "prompt_id")?.map(str::to_owned),
         })
     }
 }

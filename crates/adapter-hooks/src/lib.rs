@@ -5,6 +5,7 @@
 
 mod adapter;
 mod answers;
+mod closed_input;
 mod decided_calls;
 mod http_route;
 mod input;

@@ -1,4 +1,4 @@
-//! Calls that wait in the hooks of each session: whether one of them is alone.
+//! Calls that wait in the hooks of each session: whether one of them is alone, and may be deferred.
 
 use std::{
     collections::HashMap,
@@ -11,9 +11,24 @@ use std::{
 use countersign_core::id::SessionId;
 use parking_lot::Mutex;
 
-/// Calls that wait, by session. Each has a mark that is set when it has company.
+/// Most sessions with a deferred call. Further calls are denied in place of that.
+const MOST_DEFERRED: usize = 10_000;
+
+/// Calls that wait and calls that are deferred, by session.
 #[derive(Default)]
-pub(crate) struct OpenHooks(Mutex<HashMap<SessionId, Vec<Arc<AtomicBool>>>>);
+pub(crate) struct OpenHooks {
+    /// Each waiting call has a mark that is set when it has company.
+    waiting: Mutex<HashMap<SessionId, Vec<Arc<AtomicBool>>>>,
+    /// The call with which the program ended, until it is resumed.
+    deferred: Mutex<HashMap<SessionId, AskedCall>>,
+}
+
+/// Call of a program, and the prompt of which it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AskedCall {
+    pub(crate) id: Option<String>,
+    pub(crate) prompt: Option<String>,
+}
 
 /// Call that waits, until it is dropped.
 pub(crate) struct OpenHook<'a> {
@@ -26,13 +41,32 @@ impl OpenHooks {
     /// Adds a call of a session.
     pub(crate) fn enter(&self, session: &SessionId) -> OpenHook<'_> {
         let had_company = Arc::new(AtomicBool::new(false));
-        let mut all = self.0.lock();
+        let mut all = self.waiting.lock();
         let others = all.entry(session.clone()).or_default();
         for mark in others.iter().chain((!others.is_empty()).then_some(&had_company)) {
             mark.store(true, Ordering::Relaxed);
         }
         others.push(Arc::clone(&had_company));
         OpenHook { hooks: self, session: session.clone(), had_company }
+    }
+
+    /// Forgets the deferred call of a session if `asked` shows that the program was resumed: it is the same call, or one of another prompt.
+    pub(crate) fn resume_deferred(&self, session: &SessionId, asked: &AskedCall) {
+        let mut deferred = self.deferred.lock();
+        if deferred.get(session).is_some_and(|before| before.id == asked.id || before.prompt != asked.prompt) {
+            deferred.remove(session);
+        }
+    }
+
+    /// Defers a call, and returns true. Returns false if another call of the session is deferred already: the program asks about the calls
+    /// of one message one after the other, and keeps only the last that is deferred.
+    pub(crate) fn defer_call(&self, session: &SessionId, asked: AskedCall) -> bool {
+        let mut deferred = self.deferred.lock();
+        if deferred.contains_key(session) || deferred.len() >= MOST_DEFERRED {
+            return false;
+        }
+        deferred.insert(session.clone(), asked);
+        true
     }
 }
 
@@ -45,7 +79,7 @@ impl OpenHook<'_> {
 
 impl Drop for OpenHook<'_> {
     fn drop(&mut self) {
-        let mut all = self.hooks.0.lock();
+        let mut all = self.hooks.waiting.lock();
         if let Some(marks) = all.get_mut(&self.session) {
             marks.retain(|mark| !Arc::ptr_eq(mark, &self.had_company));
             if marks.is_empty() {
@@ -59,7 +93,7 @@ impl Drop for OpenHook<'_> {
 mod tests {
     use countersign_core::id::SessionId;
 
-    use super::OpenHooks;
+    use super::{AskedCall, OpenHooks};
 
     #[test]
     fn a_call_is_alone_if_none_of_its_session_waited_with_it() {
@@ -73,6 +107,22 @@ mod tests {
         drop(first);
         assert!(hooks.enter(&session).was_alone());
         drop(elsewhere);
-        assert!(hooks.0.lock().is_empty());
+        assert!(hooks.waiting.lock().is_empty());
+    }
+
+    #[test]
+    fn one_call_of_a_prompt_is_deferred_until_the_program_is_resumed() {
+        let (hooks, session, other) = (OpenHooks::default(), SessionId::new("claude:1"), SessionId::new("claude:2"));
+        let call = |id: &str, prompt: &str| AskedCall { id: Some(id.to_owned()), prompt: Some(prompt.to_owned()) };
+        let ask = |session: &SessionId, asked: AskedCall| {
+            hooks.resume_deferred(session, &asked);
+            hooks.defer_call(session, asked)
+        };
+        assert!(ask(&session, call("a", "1")));
+        assert!(!ask(&session, call("b", "1")), "the program would lose the first");
+        assert!(ask(&other, call("b", "1")), "another session");
+        assert!(ask(&session, call("a", "2")), "it was resumed, and the same call waits again");
+        assert!(ask(&session, call("c", "3")), "it was resumed with another call");
+        assert!(!ask(&session, call("d", "3")));
     }
 }

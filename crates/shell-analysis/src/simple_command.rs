@@ -150,7 +150,7 @@ fn note_program(line: &mut LineAnalysis, argv: &[ShellWord], program: Option<&st
 
 /// Reports whether a program, called like this, reads its commands from its input.
 fn obeys_input(program: &str, arguments: &[&str]) -> bool {
-    const INPUTS: [&str; 3] = ["-", "/dev/stdin", "/dev/fd/0"];
+    const INPUTS: [&str; 5] = ["-", "/dev/stdin", "/dev/fd/0", "/dev/tty", "/proc/self/fd/0"];
     let mut operands = arguments.iter().filter(|word| !word.starts_with('-') || **word == "-");
     let first = operands.next();
     if program == "ssh" {

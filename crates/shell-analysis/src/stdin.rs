@@ -130,9 +130,29 @@ fn names_commands(words: &[String], short: &str, long: &[&str]) -> bool {
     words.iter().any(|word| is_short(word) || is_long(word)) && !words.iter().any(|word| is_input(word))
 }
 
-/// Reports whether the line says from where a command reads.
+/// Reports whether the line says from where a command reads, and that nothing can be written there later.
 pub(super) fn gives_input(command: &ast::Command) -> bool {
-    command_redirects(command).into_iter().any(is_input_redirect)
+    command_redirects(command).into_iter().any(replaces_input)
+}
+
+/// Reports whether a redirection puts a text or a file in the place of the input: no terminal, and none of the shell's own open files.
+fn replaces_input(redirect: &ast::IoRedirect) -> bool {
+    let is_input = |number: &Option<ast::IoFd>| number.is_none_or(|number| number == 0);
+    match redirect {
+        ast::IoRedirect::HereDocument(number, _) | ast::IoRedirect::HereString(number, _) => is_input(number),
+        ast::IoRedirect::File(number, kind, ast::IoFileRedirectTarget::Filename(word)) => {
+            let reads = matches!(kind, ast::IoFileRedirectKind::Read | ast::IoFileRedirectKind::ReadAndWrite);
+            let is_device =
+                |path: &str| path != "/dev/null" && path.split('/').any(|part| matches!(part, "dev" | "proc"));
+            reads && is_input(number) && scanned(&word.value).as_literal().is_some_and(|path| !is_device(path))
+        }
+        ast::IoRedirect::File(
+            number,
+            ast::IoFileRedirectKind::DuplicateInput,
+            ast::IoFileRedirectTarget::Duplicate(word),
+        ) => is_input(number) && word.value == "-",
+        ast::IoRedirect::File(..) | ast::IoRedirect::OutputAndError(..) => false,
+    }
 }
 
 /// Reports whether `program` is the client of a database that reads commands on its input when it is called with `arguments`.

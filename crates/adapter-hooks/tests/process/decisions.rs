@@ -47,7 +47,10 @@ fn rules_decide_about_calls_of_every_program() {
             "claude" => {
                 Some(json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}))
             }
-            "codex" => None,
+            "codex" => Some(json!({"hookSpecificOutput": {
+                "hookEventName": "PreToolUse", "permissionDecision": "allow",
+                "updatedInput": {"command": "exec < /dev/null\necho hi"},
+            }})),
             "gemini" | "opencode" => Some(json!({"decision": "allow"})),
             _ => Some(json!({"permissionDecision": "allow"})),
         };
@@ -84,7 +87,11 @@ fn codex_starts_no_program_that_obeys_what_is_written_to_it_later() {
     {
         let answer = run_hook(&place, "codex", &input(command));
         match is_allowed {
-            true => assert_eq!((answer.code, &answer.document), (Some(0), &None), "{command}"),
+            true => {
+                assert_eq!(decision(&answer).0, "allow", "{command}");
+                let input = &answer.document.as_ref().unwrap()["hookSpecificOutput"]["updatedInput"];
+                assert_eq!(*input, json!({ "command": format!("exec < /dev/null\n{command}") }));
+            }
             false => assert!(decision(&answer).1.contains("< /dev/null"), "{command}: {answer:?}"),
         }
         // Claude Code has no way to write to a command.

@@ -1,6 +1,7 @@
 //! The same call repeated: after the wait of the hook, after a killed hook, and after a crash of the gateway.
 
 use countersign_testkit::process::GatewayServer;
+use serde_json::json;
 
 use crate::hook_process::{RunningHook, claude_command, claude_input, decision, fixture};
 
@@ -45,6 +46,14 @@ fn headless_claude_is_deferred_unless_two_calls_wait() {
     place.wait_gates(2);
     for hook in pair {
         assert_eq!(decision(&hook.finish()).0, "deny", "the program would lose the first of two deferred calls");
+    }
+    // The program may ask about the calls of one message one after the other.
+    for (call, want) in [("toolu_2", "defer"), ("toolu_3", "deny")] {
+        let mut input = claude_command(&format!("make {call}"));
+        input["prompt_id"] = json!("q");
+        input["tool_use_id"] = json!(call);
+        let hook = RunningHook::start_in(&place, "claude", &["--wait", "1"], &input.to_string(), &headless);
+        assert_eq!(decision(&hook.finish()).0, want, "{call}");
     }
 }
 

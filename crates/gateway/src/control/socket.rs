@@ -197,18 +197,34 @@ fn may_enter(user: u32, own: u32, others: &[u32]) -> bool {
 /// Error if another gateway has the folder.
 const OCCUPIED: &str = "another gateway uses this data directory";
 
+/// Number of pauses in which a lock whose holder was killed may become free, and the length of each: a process that the holder was about
+/// to start has the lock too, until it becomes another program.
+const ORPHAN_PAUSES: usize = 200;
+const ORPHAN_PAUSE: Duration = Duration::from_millis(10);
+
+/// Reports whether there is no process with this id.
+fn has_ended(pid: i32) -> bool {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) == Err(nix::errno::Errno::ESRCH)
+}
+
 /// Takes a lock that ends with the process. Its file stays, so that two never lock two files of one name.
 fn lock_file(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    match file.try_lock() {
+    let holder = || std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    let mut taken = file.try_lock();
+    let mut pauses = 0..ORPHAN_PAUSES;
+    while matches!(taken, Err(TryLockError::WouldBlock)) && holder().is_some_and(has_ended) && pauses.next().is_some() {
+        std::thread::sleep(ORPHAN_PAUSE);
+        taken = file.try_lock();
+    }
+    match taken {
         Ok(()) => {
             // A process that finds it held reads the id of the holder. If the disk is full there is none.
             let _ = file.set_len(0).and_then(|()| writeln!(&file, "{}", std::process::id()));
             Ok(file)
         }
         Err(TryLockError::WouldBlock) => {
-            let whose = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
-            let whose = whose.map_or_else(String::new, |pid| format!(" (process {pid})"));
+            let whose = holder().map_or_else(String::new, |pid| format!(" (process {pid})"));
             let why = format!("{OCCUPIED}{whose}: stop it, or choose another directory with --data");
             Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, why))
         }
@@ -429,7 +445,9 @@ async fn watch_gates(writing: &mut OwnedWriteHalf, handle: &OwnerHandle, by: &Pr
 
 #[cfg(test)]
 mod tests {
-    use super::may_enter;
+    use std::time::Duration;
+
+    use super::{DataDirLock, may_enter};
 
     #[test]
     fn only_the_gateways_user_root_and_people_with_an_account_here_come_in() {
@@ -438,5 +456,20 @@ mod tests {
         {
             assert_eq!(may_enter(user, 1000, others), want, "{user} beside {others:?}");
         }
+    }
+
+    #[test]
+    fn a_lock_that_a_killed_gateway_left_to_a_child_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = DataDirLock::acquire_lock(folder.path()).unwrap();
+        let mut killed = std::process::Command::new("true").spawn().unwrap();
+        killed.wait().unwrap();
+        std::fs::write(folder.path().join("countersign.sock.lock"), format!("{}\n", killed.id())).unwrap();
+        let child = std::thread::spawn(move || {
+            std::thread::park_timeout(Duration::from_millis(50));
+            drop(held);
+        });
+        DataDirLock::acquire_lock(folder.path()).unwrap();
+        child.join().unwrap();
     }
 }
