@@ -54,7 +54,7 @@ pub use self::{
     grants::{Grant, GrantAuth, GrantCoverage, GrantId, GrantReach, GrantSet},
     lint::PatternOddity,
     near_miss::{MissReason, NearMiss, near_misses},
-    obeyed::obeyed_by,
+    obeyed::{PathText, obeyed_by, path_spellings, path_texts},
     precedence::{PrecedenceCheck, SearchLimitReached},
     propose::{GrantProposal, propose_grants},
     rule_scope::RuleScopeKey,

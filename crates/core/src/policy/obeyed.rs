@@ -4,7 +4,7 @@
 
 pub use countersign_shell_analysis::obeyed_files::obeyed_by;
 use countersign_shell_analysis::obeyed_files::{hidden_part, part_of_file};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     policy::{
@@ -70,16 +70,56 @@ fn collect_texts<'a>(name: &'a str, value: &'a Value, texts: &mut Vec<(&'a str, 
     }
 }
 
+/// Text among the arguments of a call that may be a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathText<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// True if the name of its argument or its form says that it is a path.
+    pub is_named: bool,
+}
+
+/// Returns the texts at any depth of `arguments` that may be paths. Those of the argument `except` are none.
+pub fn path_texts<'a>(arguments: &'a Map<String, Value>, except: Option<&str>) -> Vec<PathText<'a>> {
+    let mut texts = Vec::new();
+    for (name, value) in arguments.iter().filter(|(name, _)| Some(name.as_str()) != except) {
+        collect_texts(name, value, &mut texts);
+    }
+    let has_path_form = |text: &str| {
+        ["/", "./", "../", "~/"].iter().any(|begin| text.starts_with(begin))
+            || text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"))
+    };
+    texts
+        .into_iter()
+        .filter(|(name, text)| !text.trim().is_empty() && may_be_path(name, text))
+        .map(|(name, text)| PathText { text, is_named: names_file(name) || has_path_form(text.trim_start()) })
+        .collect()
+}
+
 /// Returns the paths that a text may name: white space around them, a scheme, and percent-encoded bytes do not hide one.
-fn path_spellings(text: &str) -> Vec<String> {
+pub fn path_spellings(text: &str) -> Vec<String> {
     let text = text.trim();
     let scheme = text.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("file:"));
-    let path = scheme.map_or(text, |scheme| text[scheme.len()..].trim_start_matches("//"));
-    let plain = decode_percent(path);
-    let plain = Some(plain).filter(|plain| plain != path);
-    // `file:///.git` is no absolute path for a reader that cuts the scheme and the slashes off.
-    let cut = scheme.map(|_| plain.as_deref().unwrap_or(path).trim_start_matches('/').to_owned());
-    std::iter::once(path.to_owned()).chain(plain).chain(cut).collect()
+    let Some(scheme) = scheme else {
+        let plain = decode_percent(text);
+        let plain = Some(plain).filter(|plain| plain != text);
+        return std::iter::once(text.to_owned()).chain(plain).collect();
+    };
+    let address = &text[scheme.len()..];
+    // The name of a machine, a query and a fragment are no parts of the path.
+    let behind_machine = address.strip_prefix("//").and_then(|rest| rest.find('/').map(|begin| &rest[begin..]));
+    let whole = [Some(address.trim_start_matches("//")), behind_machine].into_iter().flatten();
+    let without_query = whole.clone().filter_map(|path| path.find(['?', '#']).map(|end| &path[..end]));
+    let mut spellings: Vec<String> = Vec::new();
+    for path in whole.chain(without_query) {
+        let plain = decode_percent(path);
+        // `file:///.git` is no absolute path for a reader that cuts the scheme and the slashes off.
+        let cut = plain.trim_start_matches('/').to_owned();
+        spellings.extend([path.to_owned(), plain, cut].into_iter().filter(|path| !path.is_empty()));
+    }
+    spellings.sort_unstable();
+    spellings.dedup();
+    spellings
 }
 
 /// Returns the obeyed files that `subject` may change, except those that a shell line names.

@@ -21,6 +21,7 @@ mod before;
 mod bound;
 mod indirect;
 mod named;
+mod protected_files;
 mod reached;
 mod recorded;
 mod secrets;
