@@ -172,6 +172,12 @@ impl Engine {
         subject.filter(|_| offers_more).map(|subject| policy::propose_grants(&subject)).unwrap_or_default()
     }
 
+    /// Returns the reason for which rules, the floor or a denial now forbid a request that an earlier decision allowed. None if nothing
+    /// forbids it.
+    pub fn denial_now(&self, request: call::AgentRequest, now: Millis) -> Option<String> {
+        decide::denial_now(self.decision_view(), request, now)
+    }
+
     /// Returns the rules in force.
     pub fn rules(&self) -> &ActiveRules {
         &self.rules

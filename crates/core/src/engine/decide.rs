@@ -22,6 +22,7 @@ mod stop;
 
 use std::sync::Arc;
 
+pub(super) use self::requests::denial_now;
 use crate::{
     call,
     decision::{Command, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, Fact},

@@ -7,12 +7,15 @@ use crate::{
     call::{
         self, AgentRequest, CallDetails, CallEnd, CallProgress, DoubtCause, Event as Happened, Executor, RequestContent,
     },
+    call_subject::subject_of_call,
     decision::{BranchBuilder, CommandError, DecisionContext, DecisionResult, DecisionView, EngineReply, Event, texts},
     digest::{Digest, canonical_json},
     id::{CallId, SessionId},
-    policy::{self, Grant, GrantId},
+    policy::{self, Grant, GrantId, Verdict},
     principal,
     session::Session,
+    settle::evaluate_policy,
+    time::Millis,
     tool::CallConcurrency,
 };
 
@@ -21,7 +24,7 @@ const LONGEST_NAME: usize = 1024;
 
 pub(super) fn submit_request(
     view: DecisionView<'_>,
-    request: AgentRequest,
+    mut request: AgentRequest,
     context: &mut DecisionContext,
 ) -> Result<DecisionResult, CommandError> {
     if view.closing {
@@ -46,8 +49,37 @@ pub(super) fn submit_request(
     }
     let generation = requester.map_or(1, |requester| requester.generation_of(&request.wire));
     let call = CallId::new(context.fresh.next_uuid(context.now));
+    let (wire, key, executor) = (Arc::clone(&request.wire), request.key.take(), request.executor);
+    let (repeat, effect) = (request.repeat, request.effect);
+    let content = request_content(request, generation);
+    let arguments = serde_json::Value::Object(content.arguments.clone());
+    let of_former = if generation > 1 { grants_of_former(view, session.id(), generation) } else { Vec::new() };
+    let mut branch = BranchBuilder::new(session);
+    for grant in of_former {
+        let by = content.request.as_ref().map_or_else(principal::agent_principal, |request| request.principal.clone());
+        branch.push_event(Event::Policy(policy::Event::Revoked { id: grant, by }));
+    }
+    let requested = Happened::Requested { call, wire, key, generation, asks };
+    branch.push_event(Event::Call(requested));
+    let proposed = Happened::Proposed {
+        call,
+        run: None,
+        executor: executor.into(),
+        concurrency: CallConcurrency::Shared,
+        repeat,
+        effect,
+        arguments: Digest::hash_bytes(canonical_json(&arguments).as_bytes()),
+        pins: None,
+    };
+    let content = serde_json::to_string(&content).expect("content is plain data with text keys");
+    branch.push_with(Event::Call(proposed), Some(content.into()));
+    Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Requested { call, over: None } })
+}
+
+/// Returns the content of the call that a request becomes.
+fn request_content(request: AgentRequest, generation: u32) -> CallDetails {
     let mut signatures = request.signatures.into_iter();
-    let content = CallDetails {
+    CallDetails {
         signature: signatures.next().unwrap_or_else(|| request.tool.to_string()),
         tool: request.tool,
         tool_call_id: Arc::clone(&request.wire),
@@ -70,29 +102,20 @@ pub(super) fn submit_request(
             cwd: request.cwd,
         })),
         arguments: request.arguments,
-    };
-    let arguments = serde_json::Value::Object(content.arguments.clone());
-    let of_former = if generation > 1 { grants_of_former(view, &request.session, generation) } else { Vec::new() };
-    let mut branch = BranchBuilder::new(session);
-    for grant in of_former {
-        let by = content.request.as_ref().map_or_else(principal::agent_principal, |request| request.principal.clone());
-        branch.push_event(Event::Policy(policy::Event::Revoked { id: grant, by }));
     }
-    let requested = Happened::Requested { call, wire: request.wire, key: request.key, generation, asks };
-    branch.push_event(Event::Call(requested));
-    let proposed = Happened::Proposed {
-        call,
-        run: None,
-        executor: request.executor.into(),
-        concurrency: CallConcurrency::Shared,
-        repeat: request.repeat,
-        effect: request.effect,
-        arguments: Digest::hash_bytes(canonical_json(&arguments).as_bytes()),
-        pins: None,
-    };
-    let content = serde_json::to_string(&content).expect("content is plain data with text keys");
-    branch.push_with(Event::Call(proposed), Some(content.into()));
-    Ok(DecisionResult { facts: branch.into_facts(), reply: EngineReply::Requested { call, over: None } })
+}
+
+/// Returns the reason for which a request that is about to act on an earlier decision is denied now.
+pub(in crate::engine) fn denial_now(view: DecisionView<'_>, request: AgentRequest, now: Millis) -> Option<String> {
+    let session = view.state.session(&request.session)?;
+    let view = view.for_session(session)?;
+    let generation = session.agent_requests().map_or(1, |requester| requester.generation());
+    let effect = request.effect;
+    let subject = subject_of_call(session, &request_content(request, generation), effect, principal::agent_principal());
+    match evaluate_policy(view, session, &subject, now) {
+        Verdict::Deny(why) => Some(format!("Denied by policy: {why}")),
+        Verdict::Allow(_) | Verdict::Ask(_) => None,
+    }
 }
 
 /// Returns the id to which session grants are bound: one generation of the agent's program.
