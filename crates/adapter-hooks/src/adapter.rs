@@ -227,7 +227,7 @@ pub(crate) async fn judged_request(
     sender: Option<&str>,
 ) -> Result<AgentRequest, String> {
     let mut request = build_program_request(requester, call.tool, call.arguments.clone(), call.cwd)?;
-    real_paths::follow_links(&mut request).await;
+    real_paths::follow_links(&mut request).await?;
     // The token with which it came must not decide about it.
     request.for_principals = sender.map(PrincipalId::new).into_iter().collect();
     if request.arguments.values().any(|value| value.as_str().is_some_and(|text| text.contains(PROOF_MARK))) {

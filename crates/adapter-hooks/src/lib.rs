@@ -10,6 +10,7 @@ mod decided_calls;
 mod http_route;
 mod input;
 mod open_hooks;
+mod path_walk;
 mod proxied_calls;
 mod ran_calls;
 mod real_paths;
