@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     answers::{HookDecision, HookReply},
     closed_input::{self, CommandInput},
-    decided_calls::{DecidedCalls, call_digest},
+    decided_calls::{AllowedCall, DecidedCalls},
     input::{CallAsker, CallInput, HookEvent, HookInput},
     open_hooks::{AskedCall, OpenHooks},
     ran_calls::{self, RanCall},
@@ -35,6 +35,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 pub const PROOF_MARK: &str = "countersign-proof-of-guard";
 /// Reason for its denial.
 pub const PROOF_REASON: &str = "This call proves a guard: it is always denied";
+
+/// Reason against a call whose files are others than those that were decided about.
+const MOVED: &str =
+    "A path of this call leads elsewhere than when it was decided: a link has changed. Try the same call again";
 
 /// Input of one hook, as its process or its program sends it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,9 +65,9 @@ pub struct HookAdapter {
 /// Call that waits for its decision.
 pub(crate) struct RequestedCall<'a> {
     pub(crate) requester: &'a Requester,
+    /// The call in the words of the program, of which `request` was made.
+    pub(crate) call: CallInput<'a>,
     pub(crate) request: AgentRequest,
-    /// Id of the call in the program.
-    pub(crate) id: Option<String>,
     /// Longest wait for a person; none lasts until the program goes.
     pub(crate) wait: Option<Duration>,
 }
@@ -110,18 +114,23 @@ impl HookAdapter {
                 Err(problem) => HookReply::unchecked(problem.to_string()),
             };
         }
-        let request = match judged_request(&requester, &input.requested_call(), sender).await {
+        let call = input.requested_call();
+        let request = match judged_request(&requester, &call, sender).await {
             Ok(request) => request,
             Err(problem) => return HookReply::encode(protocol, input.event, &HookDecision::Deny(problem)),
         };
         if let Some(problem) = open_input_problem(protocol, &request) {
             return HookReply::encode(protocol, input.event, &HookDecision::Deny(problem));
         }
+        // The program asks about the call that it may run: one call is one question to people.
+        if input.event == HookEvent::Permission && self.was_decided(&requester, &call, &request).await {
+            return HookReply::encode(protocol, input.event, &HookDecision::Allow);
+        }
         let open = self.open.enter(requester.session());
         let wait = hook.wait.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT);
         let asked = AskedCall { id: input.call.clone(), prompt: input.prompt.clone() };
         self.open.resume_deferred(requester.session(), &asked);
-        let requested = RequestedCall { requester: &requester, request, id: input.call.clone(), wait: Some(wait) };
+        let requested = RequestedCall { requester: &requester, call, request, wait: Some(wait) };
         let decided = self.decide_call(requested, NoProgress, delivery, cancel).await;
         let is_open = matches!(decided, Err(CallProblem::Cancelled(Some(_))));
         let may_defer = is_open
@@ -145,8 +154,8 @@ impl HookAdapter {
         delivery: &Delivery,
         cancel: &CancellationToken,
     ) -> Result<CallOutcome, CallProblem> {
-        let RequestedCall { requester, request, id, wait } = requested;
-        let (cancelled, digest) = (cancel.child_token(), call_digest(&request));
+        let RequestedCall { requester, call: input, request, wait } = requested;
+        let (cancelled, judged) = (cancel.child_token(), request.clone());
         let call = ForeignCall {
             calls: &self.calls,
             requester,
@@ -167,11 +176,28 @@ impl HookAdapter {
                 }
             },
         };
-        if let Some(id) = id {
-            let is_allowed = decided.as_ref().is_ok_and(CallOutcome::is_done);
-            self.decided.insert(requester.session(), id, is_allowed.then_some(digest));
+        let is_allowed = decided.as_ref().is_ok_and(CallOutcome::is_done);
+        let was_asked = decided.as_ref().is_ok_and(|outcome| outcome.gate.is_some());
+        let has_moved = is_allowed && was_asked && self.leads_elsewhere(requester, &input, &judged).await;
+        if let Some(id) = input.id {
+            let allowed = (is_allowed && !has_moved).then(|| AllowedCall::from_request(&judged));
+            let decided_by = decided.as_ref().ok().map(|outcome| outcome.call);
+            self.decided.insert(requester.session(), id.to_owned(), allowed, decided_by);
         }
-        decided
+        if has_moved { Err(CallProblem::Refused(MOVED.to_owned())) } else { decided }
+    }
+
+    /// Reports whether the paths of a call lead elsewhere than when it was judged: a person may decide hours later.
+    async fn leads_elsewhere(&self, requester: &Requester, input: &CallInput<'_>, judged: &AgentRequest) -> bool {
+        let now = judged_request(requester, input, None).await;
+        now.map_or(true, |now| now.paths != judged.paths || now.leads_to != judged.leads_to)
+    }
+
+    /// Reports whether this call was allowed before under its own id, with the same files, and nothing forbids it now.
+    async fn was_decided(&self, requester: &Requester, input: &CallInput<'_>, request: &AgentRequest) -> bool {
+        let decided = input.id.and_then(|id| self.decided.find(requester.session(), id));
+        decided.flatten() == Some(AllowedCall::from_request(request))
+            && self.calls.denial_now(requester, request).await.is_ok_and(|denied| denied.is_none())
     }
 
     /// Compares a call that ran with the decision about it. A difference becomes an incident.
@@ -187,10 +213,14 @@ impl HookAdapter {
                 return ran_calls::report_incident(&self.calls, requester, ran, call.id).await;
             }
         };
-        let was_allowed = match call.id.and_then(|id| self.decided.find(requester.session(), id)) {
-            Some(allowed) => allowed.is_some_and(|allowed| allowed == call_digest(&request)),
-            // Of a call before the last start only the record knows.
-            None => self.calls.was_allowed(requester, &request).await?,
+        let was_allowed = match (call.id, call.id.and_then(|id| self.decided.find(requester.session(), id))) {
+            (_, Some(allowed)) => allowed.is_some_and(|allowed| allowed.is_run(&request)),
+            // Of a call before the last start only the record knows. Each request of it allowed one call.
+            (Some(id), None) => {
+                let requests = self.calls.allowed_requests(requester, &request).await?;
+                self.decided.adopt(requester.session(), id, AllowedCall::from_request(&request), &requests)
+            }
+            (None, None) => !self.calls.allowed_requests(requester, &request).await?.is_empty(),
         };
         if was_allowed {
             return Ok(());

@@ -139,12 +139,13 @@ impl HookAdapter {
             Err(problem) => return denied(problem),
         };
         let requester = self.requester(protocol, &call.asker(), None);
-        let request = match judged_request(&requester, &call.requested_call(), None).await {
+        let input = call.requested_call();
+        let request = match judged_request(&requester, &input, None).await {
             Ok(request) => request,
             Err(problem) => return denied(problem),
         };
         let wait = call.wait.map(std::time::Duration::from_secs);
-        let requested = RequestedCall { requester: &requester, request, id: call.call.clone(), wait };
+        let requested = RequestedCall { requester: &requester, call: input, request, wait };
         match self.decide_call(requested, GateNotices(gates), delivery, cancel).await {
             Ok(outcome) if outcome.is_done() => Some(ProxyDecision::Allow),
             Ok(outcome) => denied(reason_of(&outcome)),

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    decisions::{call_prefix, is_decision, key_prefix},
+    decisions::{is_decision, key_prefix, run_prefix},
     delivery::{Delivery, OutcomeSharing},
     foreign_calls::ForeignCalls,
     outcome_router::CallOutcome,
@@ -124,6 +124,7 @@ impl<P: ProgressSink> ForeignCall<'_, P> {
                 }
             };
             let outcome = self.wait_for_outcome(&source, call).await?;
+            self.check_denials(&outcome).await?;
             // What rules decided, each identical call may act on.
             let sharing = if outcome.gate.is_some() { self.sharing } else { OutcomeSharing::All };
             if let Some(receipt) = self.calls.receipts.begin_delivery(&self.requester.session, outcome.call, sharing) {
@@ -137,6 +138,17 @@ impl<P: ProgressSink> ForeignCall<'_, P> {
             }
         }
         Err(CallProblem::Superseded)
+    }
+
+    /// Checks that nothing forbids now what a person allowed before: rules and denials may have changed since.
+    async fn check_denials(&self, outcome: &CallOutcome) -> Result<(), CallProblem> {
+        if outcome.gate.is_none() || !outcome.is_done() || !is_decision(&self.request) {
+            return Ok(());
+        }
+        match self.calls.denial_now(self.requester, &self.request).await? {
+            None => Ok(()),
+            Some(reason) => Err(CallProblem::Refused(reason)),
+        }
     }
 
     async fn find_known(&self, source: &CommandSource, prefix: &str) -> Result<KnownRequest, CallProblem> {
@@ -233,22 +245,40 @@ pub async fn open_session_for(
 }
 
 impl ForeignCalls {
-    /// Reports whether a call with this tool and these arguments was allowed, in whatever folder: a program may have changed it since.
+    /// Returns the reason for which rules, the floor or a denial forbid a request now, whatever was decided about it before.
+    ///
+    /// # Errors
+    /// [`CallProblem::Closing`] if the gateway ends.
+    pub async fn denial_now(
+        &self,
+        requester: &Requester,
+        request: &AgentRequest,
+    ) -> Result<Option<String>, CallProblem> {
+        let (request, now) = (request.clone(), self.clock.now());
+        let scope = ResidencyScope::Session(requester.session.clone());
+        let read = self.requests.read_of(scope, move |engine| engine.denial_now(request, now));
+        read.await.map(|(denied, _)| denied).ok_or(CallProblem::Closing)
+    }
+
+    /// Returns the requests that allowed a call that ran, as far as the record has them.
     ///
     /// # Errors
     /// The reason why the session of the requester could not be opened or read.
-    pub async fn was_allowed(&self, requester: &Requester, request: &AgentRequest) -> Result<bool, CallProblem> {
+    pub async fn allowed_requests(
+        &self,
+        requester: &Requester,
+        request: &AgentRequest,
+    ) -> Result<Vec<CallId>, CallProblem> {
         requester.open_session(&self.requests, &self.limits).await.map_err(|refused| problem_of(&refused))?;
-        let (session, prefix) = (requester.session.clone(), call_prefix(request));
+        let (session, prefix) = (requester.session.clone(), run_prefix(request));
         let scope = ResidencyScope::Session(session.clone());
         let read = self.requests.read_of(scope, move |engine| {
             let requests = engine.state().session(&session).and_then(|session| session.agent_requests());
-            requests.is_some_and(|requests| {
-                let is_allowed = |keyed: &KeyedRequest| matches!(keyed.over, Some((CallEnd::Done { error: false }, _)));
-                requests.requests_with_prefix(&prefix).any(is_allowed)
-            })
+            let is_allowed = |keyed: &&KeyedRequest| matches!(keyed.over, Some((CallEnd::Done { error: false }, _)));
+            let keyed = requests.into_iter().flat_map(|requests| requests.requests_with_prefix(&prefix));
+            keyed.filter(is_allowed).map(|keyed| keyed.call).collect()
         });
-        read.await.map(|(was_allowed, _)| was_allowed).ok_or(CallProblem::Closing)
+        read.await.map(|(allowed, _)| allowed).ok_or(CallProblem::Closing)
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use countersign_core::{
     call::{AgentRequest, CallDetails, RequestContent, RequestExecutor},
     digest::{Digest, canonical_json},
+    policy::join_folder,
     tool::{RepeatMode, ToolEffect},
 };
 use countersign_view::Protocol;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::requester::Requester;
+use crate::{requester::Requester, shared_tools::names_folder};
 
 /// Largest arguments of a call, in bytes of JSON. Approvers are shown all of them.
 pub const LARGEST_ARGUMENTS: usize = 1 << 20;
@@ -48,8 +49,23 @@ pub(crate) fn is_decision(request: &AgentRequest) -> bool {
     request.wire.starts_with(DECISION_PREFIX)
 }
 
+/// Returns the beginning of the keys of all requests that a call that ran may have had: with this tool and these arguments, and in this
+/// folder if the call can name one. A program without such an argument reports the folder after the call.
+pub fn run_prefix(request: &AgentRequest) -> String {
+    let folder = if names_folder(&request.door) { folder_part(request) } else { String::new() };
+    format!("{}{folder}", call_prefix(request))
+}
+
+/// Returns the part of a key for the folder of a call. Relative paths mean other files in another folder.
+fn folder_part(request: &AgentRequest) -> String {
+    if request.cwd.is_empty() {
+        return String::new();
+    }
+    format!("{}:", Digest::hash_bytes(join_folder("/", &request.cwd).as_bytes()))
+}
+
 /// Returns the beginning of the keys of all requests with this tool and these arguments, in any folder.
-pub fn call_prefix(request: &AgentRequest) -> String {
+fn call_prefix(request: &AgentRequest) -> String {
     let is_decision = is_decision(request);
     // A model describes the same command in other words when it repeats it.
     let counts = |name: &str| !is_decision || &*request.tool != SHELL || !WORDS.contains(&name);
@@ -64,15 +80,16 @@ pub fn call_prefix(request: &AgentRequest) -> String {
 }
 
 /// Returns the beginning of the keys of all requests that are the same call.
-pub(crate) fn key_prefix(request: &AgentRequest) -> String {
-    let mut prefix = call_prefix(request);
-    if !request.cwd.is_empty() {
-        // Relative paths mean other files in another folder.
-        prefix.push_str(&format!("{}:", Digest::hash_bytes(request.cwd.as_bytes())));
-    }
+pub fn key_prefix(request: &AgentRequest) -> String {
+    let mut prefix = format!("{}{}", call_prefix(request), folder_part(request));
     if &*request.door != Protocol::Mcp.name() {
         // An agent below another one takes none of its decisions.
         prefix.push_str(&format!("{}:", Digest::hash_bytes(request.principal.as_str().as_bytes())));
+    }
+    if is_decision(request) {
+        // A decision is about the files to which the paths led when it was made.
+        let files = json!([&request.paths, request.leads_to.as_deref()]);
+        prefix.push_str(&format!("{}:", Digest::hash_bytes(canonical_json(&files).as_bytes())));
     }
     prefix
 }

@@ -12,11 +12,12 @@ mod outcome_router;
 mod program_tools;
 mod requester;
 mod session;
+mod shared_tools;
 
 pub use call_limits::CallLimits;
 pub use calls::{CallProblem, ForeignCall, ProgressSink, open_session_for};
 pub use decisions::{
-    LARGEST_ARGUMENTS, call_prefix, check_size, is_decision_only, new_decision, new_request, own_call_id,
+    LARGEST_ARGUMENTS, check_size, is_decision_only, key_prefix, new_decision, new_request, own_call_id, run_prefix,
 };
 pub use delivery::{Delivery, OutcomeSharing};
 pub use foreign_calls::ForeignCalls;

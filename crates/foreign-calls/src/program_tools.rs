@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::{
     decisions::{check_size, new_decision},
     requester::Requester,
+    shared_tools::{PATH, shared_tools},
 };
 
 /// Call of a program, as rules match it.
@@ -32,95 +33,8 @@ pub(crate) struct ProgramCall {
 
 /// Prefix of the tools of MCP servers, whose names are the same for all agents.
 const MCP_PREFIX: &str = "mcp__";
-/// Argument that holds a command, in rules.
-const COMMAND: &str = "command";
 /// Argument that holds the folder of a command, in rules.
 const FOLDER: &str = "cwd";
-/// Argument that holds a path, in rules.
-const PATH: &str = "path";
-
-/// Tool of a program that other agents have too.
-struct SharedTool {
-    /// Names in the program.
-    names: &'static [&'static str],
-    /// Name in rules.
-    tool: &'static str,
-    /// Argument that rules match, in rules.
-    argument: &'static str,
-    /// The same argument, in the program.
-    given: &'static [&'static str],
-    /// Arguments that name the folder of a command.
-    folders: &'static [&'static str],
-    effect: ToolEffect,
-}
-
-const CLAUDE: [SharedTool; 4] = [
-    shell_tool(&["Bash"], &["command"], &[]),
-    file_tool(&["Read"], "read", &["file_path"], ToolEffect::Reads),
-    file_tool(&["Write"], "write", &["file_path"], ToolEffect::Changes),
-    file_tool(&["Edit", "MultiEdit"], "edit", &["file_path"], ToolEffect::Changes),
-];
-/// Codex changes files by patches. The proxy before it names a file of one as `write` or `edit`.
-const CODEX: [SharedTool; 3] = [
-    shell_tool(&["Bash", "exec_command", "shell"], &["command", "cmd"], &["workdir"]),
-    file_tool(&["write"], "write", &["path"], ToolEffect::Changes),
-    file_tool(&["edit"], "edit", &["path"], ToolEffect::Changes),
-];
-const GEMINI: [SharedTool; 4] = [
-    shell_tool(&["run_shell_command"], &["command"], &["directory", "dir_path"]),
-    file_tool(&["read_file"], "read", &["file_path", "absolute_path"], ToolEffect::Reads),
-    file_tool(&["write_file"], "write", &["file_path"], ToolEffect::Changes),
-    file_tool(&["replace"], "edit", &["file_path"], ToolEffect::Changes),
-];
-const COPILOT: [SharedTool; 4] = [
-    shell_tool(&["bash"], &["command"], &[]),
-    file_tool(&["view"], "read", &["path"], ToolEffect::Reads),
-    file_tool(&["create"], "write", &["path"], ToolEffect::Changes),
-    file_tool(&["edit"], "edit", &["path"], ToolEffect::Changes),
-];
-
-const OPENCODE: [SharedTool; 4] = [
-    shell_tool(&["bash"], &["command"], &["workdir"]),
-    file_tool(&["read"], "read", &["filePath"], ToolEffect::Reads),
-    file_tool(&["write"], "write", &["filePath"], ToolEffect::Changes),
-    file_tool(&["edit"], "edit", &["filePath"], ToolEffect::Changes),
-];
-/// The proxy of an agent of ACP names them: the protocol has only kinds.
-const ACP: [SharedTool; 4] = [
-    shell_tool(&["bash"], &["command"], &["cwd"]),
-    file_tool(&["read"], "read", &["path"], ToolEffect::Reads),
-    file_tool(&["write"], "write", &["path"], ToolEffect::Changes),
-    file_tool(&["edit"], "edit", &["path"], ToolEffect::Changes),
-];
-
-const fn shell_tool(
-    names: &'static [&'static str],
-    given: &'static [&'static str],
-    folders: &'static [&'static str],
-) -> SharedTool {
-    SharedTool { names, tool: "bash", argument: COMMAND, given, folders, effect: ToolEffect::Changes }
-}
-
-const fn file_tool(
-    names: &'static [&'static str],
-    tool: &'static str,
-    given: &'static [&'static str],
-    effect: ToolEffect,
-) -> SharedTool {
-    SharedTool { names, tool, argument: PATH, given, folders: &[], effect }
-}
-
-/// Returns the tools that a program shares with others. A host of MCP that asks for permissions is Claude Code.
-const fn shared_tools(protocol: Protocol) -> (&'static str, &'static [SharedTool]) {
-    match protocol {
-        Protocol::Codex => ("codex", &CODEX),
-        Protocol::Gemini => ("gemini", &GEMINI),
-        Protocol::Copilot => ("copilot", &COPILOT),
-        Protocol::Opencode => ("opencode", &OPENCODE),
-        Protocol::Acp => ("acp", &ACP),
-        _ => ("claude", &CLAUDE),
-    }
-}
 
 /// Builds the request of a program for one of its own tools, which it runs in the folder `cwd`.
 ///
@@ -203,20 +117,29 @@ pub(crate) fn translate_call(
 /// Beginnings of lines of a patch that name a file.
 const PATCHED: [&str; 4] = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
 
-/// Returns the paths in the arguments of a tool that only its program knows: by the names of arguments, and in patches.
+/// Returns the paths in the arguments of a tool that only its program knows, at any depth: by the names of arguments, and in patches.
 fn named_paths(input: &Map<String, Value>) -> Vec<String> {
     let mut paths = Vec::new();
-    for (name, value) in input {
-        let Value::String(text) = value else { continue };
-        let lower = name.to_ascii_lowercase();
-        if lower.contains("path") || lower.contains("file") {
-            paths.push(text.clone());
-        }
-        let patched =
-            text.lines().filter_map(|line| PATCHED.iter().find_map(|begin| line.trim_start().strip_prefix(begin)));
-        paths.extend(patched.map(|path| path.trim().to_owned()));
-    }
+    input.iter().for_each(|(name, value)| add_named_paths(name, value, &mut paths));
     paths
+}
+
+fn add_named_paths(name: &str, value: &Value, paths: &mut Vec<String>) {
+    match value {
+        Value::String(text) => {
+            let lower = name.to_ascii_lowercase();
+            if lower.contains("path") || lower.contains("file") {
+                paths.push(text.clone());
+            }
+            let patched =
+                text.lines().filter_map(|line| PATCHED.iter().find_map(|begin| line.trim_start().strip_prefix(begin)));
+            paths.extend(patched.map(|path| path.trim().to_owned()));
+        }
+        // An element has the name of its list.
+        Value::Array(items) => items.iter().for_each(|item| add_named_paths(name, item, paths)),
+        Value::Object(members) => members.iter().for_each(|(name, value)| add_named_paths(name, value, paths)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Returns the one of `names` that is an argument, if one is. Of two the program may use either.
@@ -239,7 +162,10 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::{build_program_request, translate_call};
-    use crate::{decisions::key_prefix, requester::Requester};
+    use crate::{
+        decisions::{key_prefix, run_prefix},
+        requester::Requester,
+    };
 
     fn map(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -308,6 +234,60 @@ mod tests {
         assert_eq!(first, key(json!({"timeout": 1, "command": "ls"}), "/w"));
         assert_ne!(first, key(json!({"command": "ls", "timeout": 2}), "/w"));
         assert_ne!(first, key(json!({"command": "ls", "timeout": 1}), "/x"), "the same words there are another call");
+    }
+
+    #[test]
+    fn a_decision_is_about_the_files_to_which_its_paths_led() {
+        let (principal, session) = (PrincipalId::new("claude:1"), SessionId::new("claude:1"));
+        let requester = Requester::new(Protocol::Claude, principal, session, "/w".to_owned(), 60);
+        let plain = build_program_request(&requester, "Write", map(json!({"file_path": "l/x"})), "/w").unwrap();
+        let led = |to: &str| {
+            let (mut led, to) = (plain.clone(), to.to_owned());
+            led.leads_to = Some(to.as_str().into());
+            led.paths.push(to);
+            led
+        };
+        let keys = [key_prefix(&plain), key_prefix(&led("/w/a/x")), key_prefix(&led("/rules/x"))];
+        for (number, key) in keys.iter().enumerate() {
+            assert!(keys.iter().skip(number + 1).all(|other| !other.starts_with(key) && !key.starts_with(other)));
+        }
+        assert_eq!(run_prefix(&plain), run_prefix(&led("/w/a/x")), "what ran is compared by its arguments");
+    }
+
+    #[test]
+    fn a_command_that_ran_in_another_folder_is_another_call_if_calls_name_folders() {
+        use Protocol::{Claude, Codex, Gemini, Opencode};
+        for (protocol, tool, folder, is_same) in [
+            (Claude, "Bash", "cwd", true),
+            (Codex, "Bash", "workdir", false),
+            (Gemini, "run_shell_command", "directory", false),
+            (Gemini, "run_shell_command", "dir_path", false),
+            (Opencode, "bash", "workdir", false),
+        ] {
+            let session = SessionId::new("s");
+            let requester = Requester::new(protocol, PrincipalId::new("p"), session, "/w".to_owned(), 60);
+            let run = |to: &str| {
+                let input = map(json!({"command": "make", folder: to}));
+                run_prefix(&build_program_request(&requester, tool, input, "/w").unwrap())
+            };
+            assert_eq!(run("a") == run("/"), is_same, "{tool} {folder}");
+            assert_eq!(run("a"), run("/w/a"), "{tool} {folder}");
+        }
+        let requester = Requester::new(Claude, PrincipalId::new("p"), SessionId::new("s"), "/w".to_owned(), 60);
+        let run =
+            |cwd| run_prefix(&build_program_request(&requester, "Bash", map(json!({"command": "cd"})), cwd).unwrap());
+        assert_eq!(run("/w"), run("/w/a"), "Claude Code reports the folder after the command");
+    }
+
+    #[test]
+    fn the_paths_of_an_unknown_tool_are_found_at_any_depth() {
+        let input = map(json!({
+            "path": "a", "paths": ["b", "c"], "edits": [{"filePath": "d", "text": "e"}], "o": {"file_uri": "file:///f"},
+            "changes": [{"patch": "*** Update File: g\n*** Move to: h"}],
+        }));
+        let mut paths = translate_call(Protocol::Claude, "mcp__fs__x", input, "/w").unwrap().paths;
+        paths.sort();
+        assert_eq!(paths, ["a", "b", "c", "d", "file:///f", "g", "h"]);
     }
 
     #[test]

@@ -225,3 +225,42 @@ fn an_agent_below_the_main_one_works_in_the_folder_of_the_session() {
     let answer = RunningHook::start(&place, "claude", &["--wait", "1"], &below.to_string()).finish();
     assert_eq!(decision(&answer).0, "deny");
 }
+
+#[test]
+fn a_prompt_about_a_call_takes_the_decision_that_was_made_for_its_id() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    let input = |event: &str, command: &str| {
+        json!({
+            "session_id": "c0", "cwd": "/srv/work", "hook_event_name": event, "tool_name": "Bash",
+            "tool_input": {"command": command, "description": event}, "tool_use_id": "call_1",
+        })
+    };
+    let hook = RunningHook::start(&place, "codex", &[], &input("PreToolUse", "make").to_string());
+    place.allow_gate(&place.wait_gate());
+    assert_eq!(hook.finish().document, None);
+    let answer = run_hook(&place, "codex", &input("PermissionRequest", "make"));
+    let decided = &answer.document.as_ref().unwrap()["hookSpecificOutput"]["decision"];
+    assert_eq!(decided["behavior"], "allow", "{answer:?}");
+    assert!(place.pending_gates().is_empty(), "one call is one question");
+    let other = input("PermissionRequest", "make clean").to_string();
+    let answer = RunningHook::start(&place, "codex", &["--wait", "1"], &other).finish();
+    assert_eq!(answer.document.unwrap()["hookSpecificOutput"]["decision"]["behavior"], "deny");
+    assert_eq!(place.wait_gates(1).len(), 1);
+}
+
+#[test]
+fn a_decision_is_not_taken_once_a_rule_denies_the_call() {
+    let place = fixture();
+    let gateway = GatewayServer::start(&place);
+    let input = claude_command("make").to_string();
+    let ask = || RunningHook::start(&place, "claude", &["--wait", "1"], &input).finish();
+    assert_eq!(decision(&ask()).0, "deny");
+    place.allow_gate(&place.wait_gate());
+    gateway.kill();
+    let rules = "rules:\n  - { pattern: \"bash(make*)\", action: deny }\n";
+    fs::write(place.folder.join("permissions.yaml"), rules).unwrap();
+    let _gateway = GatewayServer::start(&place);
+    let (word, why) = decision(&ask());
+    assert!(word == "deny" && why.contains("Denied by policy"), "{why}");
+}

@@ -6,6 +6,7 @@ mod decisions;
 mod failures;
 mod hook_process;
 mod http;
+mod moved_links;
 mod proxied_calls;
 mod ran_calls;
 mod repeated_calls;

@@ -71,3 +71,62 @@ fn an_incident_has_room_however_many_approvals_are_pending() {
     let gates = place.wait_gates(2);
     assert!(gates.iter().any(|gate| gate.to_string().contains("was not allowed")), "{gates:?}");
 }
+
+#[test]
+fn one_decision_is_for_one_call() {
+    let place = fixture();
+    let gateway = GatewayServer::start(&place);
+    let with_id = |id: &str| {
+        let mut input = claude_command("echo hi");
+        input["tool_use_id"] = id.into();
+        input
+    };
+    run_hook(&place, "claude", &with_id("a"));
+    for _ in 0..2 {
+        run_hook(&place, "claude", &after(with_id("a")));
+    }
+    assert!(place.pending_gates().is_empty(), "the same report again is about the same call");
+    run_hook(&place, "claude", &after(with_id("b")));
+    assert!(place.wait_gates(1)[0].to_string().contains("was not allowed"));
+    gateway.kill();
+    let _gateway = GatewayServer::start(&place);
+    // Of a call before the start the record knows only what it did.
+    run_hook(&place, "claude", &after(with_id("a")));
+    assert_eq!(place.wait_gates(1).len(), 1);
+    run_hook(&place, "claude", &after(with_id("c")));
+    assert_eq!(place.wait_gates(2).len(), 2);
+}
+
+#[test]
+fn a_command_that_ran_in_another_folder_is_an_incident() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    let gemini = |event: &str, folder: &str| {
+        json!({
+            "session_id": "g0", "cwd": "/srv/work", "hook_event_name": event, "tool_name": "run_shell_command",
+            "tool_input": {"command": "echo hi", "directory": folder},
+        })
+    };
+    run_hook(&place, "gemini", &gemini("BeforeTool", "a"));
+    run_hook(&place, "gemini", &gemini("AfterTool", "a"));
+    assert!(place.pending_gates().is_empty());
+    run_hook(&place, "gemini", &gemini("AfterTool", "/"));
+    assert!(place.wait_gates(1)[0].to_string().contains("was not allowed"));
+    for (program, event, ran) in
+        [("codex", "PreToolUse", "PostToolUse"), ("opencode", "tool.execute.before", "tool.execute.after")]
+    {
+        let input = |event: &str, folder: &str| {
+            let arguments = json!({"command": format!("echo {program}"), "workdir": folder});
+            json!({
+                "session_id": "s0", "sessionID": "s0", "cwd": "/srv/work", "hook_event_name": event, "tool_name": "Bash",
+                "tool": "bash", "tool_input": arguments, "args": arguments, "tool_use_id": "1", "callID": "1",
+            })
+        };
+        let known = place.pending_gates().len();
+        run_hook(&place, program, &input(event, "/tmp/a"));
+        run_hook(&place, program, &input(ran, "/tmp/a"));
+        assert_eq!(place.pending_gates().len(), known, "{program}");
+        run_hook(&place, program, &input(ran, "/"));
+        place.wait_gates(known + 1);
+    }
+}
