@@ -149,6 +149,14 @@ impl ControlSocket {
                 // The folder may be open to more users than the socket's own mode allows.
                 let Ok(peer) = stream.peer_cred() else { continue };
                 if !may_enter(peer.uid(), own, &others) {
+                    // It keeps no place of others, and of many such connections most get no answer.
+                    if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
+                        tokio::spawn(async move {
+                            let _refusal = refusal;
+                            let text = unlisted_text(peer.uid());
+                            drop(tokio::time::timeout(PATIENCE, refuse_request(stream, &text)).await);
+                        });
+                    }
                     continue;
                 }
                 let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
@@ -413,6 +421,21 @@ async fn answer_hook(
     written
 }
 
+/// Returns the answer to a user of this machine who is not listed.
+fn unlisted_text(user: u32) -> String {
+    format!(
+        "the user {user} of this machine may not use this gateway: add {user} to `local` of a person under `people` in its configuration"
+    )
+}
+
+/// Refuses the first request of a connection.
+async fn refuse_request(stream: UnixStream, text: &str) -> std::io::Result<()> {
+    let (reading, mut writing) = stream.into_split();
+    // It is read, or the end of the connection would overtake the answer.
+    BufReader::new(reading).take(LONGEST).read_line(&mut String::new()).await?;
+    write_reply(&mut writing, &ControlReply::Error(text.to_owned())).await
+}
+
 /// Refuses every request of an agent's command.
 async fn refuse_connection(stream: UnixStream, refusals: &Semaphore) -> std::io::Result<()> {
     let (reading, mut writing) = stream.into_split();
@@ -447,7 +470,26 @@ async fn watch_gates(writing: &mut OwnedWriteHalf, handle: &OwnerHandle, by: &Pr
 mod tests {
     use std::time::Duration;
 
-    use super::{DataDirLock, may_enter};
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+        net::UnixStream,
+    };
+
+    use super::{DataDirLock, may_enter, refuse_request, unlisted_text};
+
+    #[tokio::test]
+    async fn a_user_who_is_not_listed_learns_where_to_be_listed() {
+        let (client, gateway) = UnixStream::pair().unwrap();
+        let refusing = tokio::spawn(async move { refuse_request(gateway, &unlisted_text(1001)).await });
+        let (reading, mut writing) = client.into_split();
+        writing.write_all(b"{\"ask\":\"gates\"}\n").await.unwrap();
+        let mut line = String::new();
+        BufReader::new(reading).read_line(&mut line).await.unwrap();
+        refusing.await.unwrap().unwrap();
+        for part in ["\"error\"", "1001", "`local`", "`people`"] {
+            assert!(line.contains(part), "{line}");
+        }
+    }
 
     #[test]
     fn only_the_gateways_user_root_and_people_with_an_account_here_come_in() {
