@@ -21,6 +21,7 @@ use crate::{
     closed_input::{self, CommandInput},
     decided_calls::{AllowedCall, DecidedCalls},
     input::{CallAsker, CallInput, HookEvent, HookInput},
+    input_reader::event_of,
     open_hooks::{AskedCall, OpenHooks},
     ran_calls::{self, RanCall},
     real_paths,
@@ -100,6 +101,9 @@ impl HookAdapter {
         };
         let mut input = match HookInput::parse(protocol, &hook.input) {
             Ok(input) => input,
+            Err(problem) if event_of(protocol, &hook.input) == Some(HookEvent::AfterCall) => {
+                return HookReply::unchecked(problem);
+            }
             Err(problem) => return HookReply::blocked(protocol.name(), problem),
         };
         let command_input = closed_input::remove_closing(protocol, &mut input);

@@ -4,7 +4,7 @@ use countersign_view::Protocol;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::input::HookEvent;
+use crate::{input::HookEvent, input_reader::event_of};
 
 /// Exit code with which every program blocks the call.
 const BLOCKED: u8 = 2;
@@ -25,13 +25,15 @@ pub(crate) enum HookDecision {
 }
 
 /// Answer of a hook: what its process writes, and how it ends.
+///
+/// The process takes one from the gateway only as [`HookReply::decode`] reads it: an answer that means nothing would let the call run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HookReply {
     /// The one JSON document on standard output; absent if the gateway has no opinion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<Value>,
     /// Exit code of the process.
-    #[serde(default)]
     pub exit: u8,
     /// Text on standard error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,6 +41,37 @@ pub struct HookReply {
 }
 
 impl HookReply {
+    /// Reads the answer of a gateway to the hook of `program` with this input.
+    ///
+    /// # Errors
+    /// The reason why it is no answer that the program would obey.
+    pub fn decode(program: &str, input: &str, answer: Value) -> Result<Self, String> {
+        let reply: Self = serde_json::from_value(answer).map_err(|error| error.to_string())?;
+        let protocol = Protocol::HOOKS.into_iter().find(|known| known.name() == program);
+        let event = protocol.and_then(|protocol| event_of(protocol, input));
+        let is_known = match (reply.exit, &reply.document, &reply.message) {
+            (BLOCKED, None, Some(_)) => true,
+            (UNCHECKED, None, Some(_)) => event == Some(HookEvent::AfterCall),
+            (0, None, None) => {
+                event == Some(HookEvent::AfterCall)
+                    || protocol == Some(Protocol::Codex) && event == Some(HookEvent::BeforeCall)
+            }
+            (0, Some(document), message) => {
+                // Copilot CLI gets a document about an input that is not understood, too. It must deny.
+                let is_failure = message.is_some() || event.is_none();
+                let event = event.unwrap_or(HookEvent::BeforeCall);
+                protocol.is_some_and(|protocol| {
+                    (!is_failure || protocol == Protocol::Copilot)
+                        && decisions_in(document, is_failure)
+                            .iter()
+                            .any(|decision| Self::encode(protocol, event, decision).document.as_ref() == Some(document))
+                })
+            }
+            _ => false,
+        };
+        if is_known { Ok(reply) } else { Err("it has no form that the program obeys".to_owned()) }
+    }
+
     /// Returns the answer that blocks a call about which nothing else can be said.
     pub fn failure(message: impl Into<String>) -> Self {
         Self { document: None, exit: BLOCKED, message: Some(message.into()) }
@@ -110,9 +143,25 @@ impl HookReply {
     }
 }
 
+/// Returns the decisions that a document may have encoded. After a failure only a denial counts.
+fn decisions_in(document: &Value, is_failure: bool) -> Vec<HookDecision> {
+    const REASONS: [&str; 4] = [
+        "/reason",
+        "/permissionDecisionReason",
+        "/hookSpecificOutput/permissionDecisionReason",
+        "/hookSpecificOutput/decision/message",
+    ];
+    let why = REASONS.iter().find_map(|at| document.pointer(at)).and_then(Value::as_str);
+    match why {
+        Some(why) => vec![HookDecision::Deny(why.to_owned()), HookDecision::Defer(why.to_owned())],
+        None if is_failure => Vec::new(),
+        None => vec![HookDecision::Allow],
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use countersign_view::Protocol::{Claude, Codex, Copilot, Gemini};
+    use countersign_view::Protocol::{self, Claude, Codex, Copilot, Gemini, Opencode};
     use serde_json::json;
 
     use super::{HookDecision, HookEvent, HookReply};
@@ -125,6 +174,76 @@ mod tests {
         let denied = json!({ "permissionDecision": "deny", "permissionDecisionReason": "countersign: no" });
         let want = HookReply { document: Some(denied), exit: 0, message: Some("no".to_owned()) };
         assert_eq!(HookReply::blocked("copilot", "no"), want);
+    }
+
+    fn before(protocol: Protocol) -> String {
+        let event = match protocol {
+            Gemini => "BeforeTool",
+            Opencode => "tool.execute.before",
+            _ => "PreToolUse",
+        };
+        if protocol == Copilot { "{}".to_owned() } else { json!({ "hook_event_name": event }).to_string() }
+    }
+
+    #[test]
+    fn an_answer_of_the_gateway_is_taken_only_in_a_form_that_the_program_obeys() {
+        let decisions = [HookDecision::Allow, HookDecision::Deny("no".to_owned()), HookDecision::Defer("x".to_owned())];
+        for protocol in Protocol::HOOKS {
+            let decode =
+                |input: &str, answer: &serde_json::Value| HookReply::decode(protocol.name(), input, answer.clone());
+            let input = before(protocol);
+            let mut good: Vec<HookReply> =
+                decisions.iter().map(|decision| HookReply::encode(protocol, HookEvent::BeforeCall, decision)).collect();
+            good.push(HookReply::blocked(protocol.name(), "no"));
+            for reply in good {
+                let sent = serde_json::to_value(&reply).unwrap();
+                assert_eq!(decode(&input, &sent), Ok(reply), "{protocol:?}");
+                let mut more = sent.clone();
+                more["verdict"] = "deny".into();
+                assert!(decode(&input, &more).is_err(), "{protocol:?} {more}");
+                if let Some(document) = sent.get("document").and_then(|document| document.as_object()) {
+                    let mut more = sent.clone();
+                    more["document"] = document.clone().into_iter().chain([("x".to_owned(), json!(1))]).collect();
+                    assert!(decode(&input, &more).is_err(), "{protocol:?} {more}");
+                }
+            }
+            for wrong in [
+                json!({}),
+                json!(null),
+                json!("allow"),
+                json!({ "verdict": "deny" }),
+                json!({ "exit": 1 }),
+                json!({ "exit": 1, "message": "x" }),
+                json!({ "exit": 2 }),
+                json!({ "exit": 3, "message": "x" }),
+                json!({ "exit": 300, "message": "x" }),
+                json!({ "exit": 0, "document": {} }),
+                json!({ "exit": 0, "document": { "foo": 1 } }),
+                json!({ "exit": 0, "document": { "decision": "approve" } }),
+                json!({ "exit": 0, "document": { "hookSpecificOutput": { "permissionDecision": "deny" } } }),
+                json!({ "exit": 2, "document": { "decision": "allow" }, "message": "x" }),
+                json!({ "document": { "decision": "allow" } }),
+            ] {
+                assert!(decode(&input, &wrong).is_err(), "{protocol:?} {wrong}");
+            }
+            assert_eq!(decode(&input, &json!({ "exit": 0 })).is_ok(), protocol == Codex, "{protocol:?}");
+            assert!(decode("no JSON", &json!({ "exit": 0 })).is_err(), "{protocol:?}");
+        }
+        let after = json!({ "hook_event_name": "PostToolUse" }).to_string();
+        let ran = HookReply::unchecked("x");
+        assert_eq!(HookReply::decode("claude", &after, serde_json::to_value(&ran).unwrap()), Ok(ran));
+        assert_eq!(HookReply::decode("claude", &after, json!({ "exit": 0 })), Ok(HookReply::silence()));
+        let allowed = HookReply::encode(Claude, HookEvent::BeforeCall, &HookDecision::Allow);
+        let permission = json!({ "hook_event_name": "PermissionRequest" }).to_string();
+        for input in [after, permission] {
+            assert!(HookReply::decode("claude", &input, serde_json::to_value(&allowed).unwrap()).is_err(), "{input}");
+        }
+        assert!(HookReply::decode("cursor", "{}", serde_json::to_value(&allowed).unwrap()).is_err());
+        let failed = HookReply {
+            message: Some("x".to_owned()),
+            ..HookReply::encode(Copilot, HookEvent::BeforeCall, &HookDecision::Allow)
+        };
+        assert!(HookReply::decode("copilot", "{}", serde_json::to_value(&failed).unwrap()).is_err());
     }
 
     /// Source: docs/protocol/hooks.md, The hook.

@@ -1,10 +1,10 @@
 //! Route of hooks over HTTP: Claude Code sends the input of the hook, and the body of the reply is its answer.
 
-use std::sync::Arc;
+use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use axum::{
     Router,
-    body::{Bytes, to_bytes},
+    body::{Body, Bytes, HttpBody as _},
     extract::{Request, State},
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
@@ -15,12 +15,16 @@ use countersign_view::Protocol;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::adapter::{HookAdapter, HookRequest};
+use crate::{
+    adapter::{HookAdapter, HookRequest},
+    answers::HookReply,
+    input_reader::{CompleteInput, InputError, InputReader},
+};
 
 /// Path of the route.
 pub const PATH: &str = "/hooks/claude";
-/// Largest input, in bytes.
-const LARGEST_INPUT: usize = 16 << 20;
+/// Largest body, in bytes: the input after a call has the result of the call, which does not count.
+const LARGEST_BODY: usize = 256 << 20;
 
 /// Waits that a program may choose, in seconds.
 const WAITS: std::ops::RangeInclusive<u64> = 1..=86_400;
@@ -40,12 +44,9 @@ async fn answer_hook(State(adapter): State<Arc<HookAdapter>>, request: Request) 
         Ok(wait) => wait,
         Err(text) => return problem(StatusCode::BAD_REQUEST, &text),
     };
-    let Ok(body) = to_bytes(request.into_body(), LARGEST_INPUT).await else {
-        let text = format!("The input of the hook is larger than {LARGEST_INPUT} bytes, or broke off");
-        return problem(StatusCode::PAYLOAD_TOO_LARGE, &text);
-    };
-    let Ok(input) = String::from_utf8(body.to_vec()) else {
-        return problem(StatusCode::BAD_REQUEST, "The input of the hook is not UTF-8");
+    let input = match read_input(request.into_body()).await {
+        Ok(input) => input,
+        Err((status, text)) => return problem(status, &text),
     };
     let hook = HookRequest { program: Protocol::Claude.name().to_owned(), input, wait, is_headless: false };
     let (delivery, cancel) = (Delivery::default(), CancellationToken::new());
@@ -59,6 +60,30 @@ async fn answer_hook(State(adapter): State<Arc<HookAdapter>>, request: Request) 
     let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
     delivery.confirm();
     (headers, Bytes::from(document)).into_response()
+}
+
+/// Reads the input of a hook.
+async fn read_input(mut body: Body) -> Result<String, (StatusCode, String)> {
+    let (mut reader, mut length) = (InputReader::new(Protocol::Claude.name()), 0);
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let broken = |error| (StatusCode::BAD_REQUEST, format!("The input of the hook broke off: {error}"));
+        let Ok(part) = frame.map_err(broken)?.into_data() else { continue };
+        length += part.len();
+        if length > LARGEST_BODY {
+            let text = format!("The input of the hook is larger than {LARGEST_BODY} bytes");
+            return Err((StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
+        reader.push(&part);
+    }
+    let CompleteInput { is_after_call, text } = reader.finish();
+    text.map_err(|error| {
+        let status = match error {
+            InputError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            InputError::NotText => StatusCode::BAD_REQUEST,
+        };
+        let ran = HookReply::unchecked(error).message.filter(|_| is_after_call);
+        (status, ran.unwrap_or_else(|| error.to_string()))
+    })
 }
 
 /// Delivery that ends unconfirmed if the request is dropped.
@@ -90,7 +115,23 @@ fn problem(status: StatusCode, text: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::wait_parameter;
+    use axum::{body::Body, http::StatusCode};
+
+    use super::{read_input, wait_parameter};
+    use crate::input_reader::LARGEST_INPUT;
+
+    #[tokio::test]
+    async fn an_input_that_cannot_be_read_is_answered_by_its_cause() {
+        let large = format!("{{\"hook_event_name\":\"PreToolUse\",\"x\":\"{}\"}}", "x".repeat(LARGEST_INPUT));
+        let (status, text) = read_input(Body::from(large)).await.unwrap_err();
+        assert!(status == StatusCode::PAYLOAD_TOO_LARGE && text.contains("larger than"), "{text}");
+        let (status, text) = read_input(Body::from(&b"{\"x\":\"\xff\"}"[..])).await.unwrap_err();
+        assert!(status == StatusCode::BAD_REQUEST && text.contains("not UTF-8"), "{text}");
+        let ran = &b"{\"hook_event_name\":\"PostToolUse\",\"tool_input\":\"\xff\"}"[..];
+        let (status, text) = read_input(Body::from(ran)).await.unwrap_err();
+        assert!(status == StatusCode::BAD_REQUEST && text.contains("the call ran"), "{text}");
+        assert_eq!(read_input(Body::from("{}")).await, Ok("{}".to_owned()));
+    }
 
     #[test]
     fn a_wait_is_a_whole_number_of_seconds() {

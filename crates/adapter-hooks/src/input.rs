@@ -68,8 +68,10 @@ impl HookInput {
         let event = hook_event(protocol, &input)?;
         let session = id_field(&input, names.session)?
             .ok_or_else(|| format!("{} is missing: expected the id of the session", names.session))?;
-        let cwd = text_field(&input, "cwd")?.filter(|cwd| cwd.starts_with('/'));
-        let cwd = cwd.ok_or("cwd is missing or relative: expected an absolute path")?;
+        let cwd = text_field(&input, "cwd")?.ok_or("cwd is missing: expected an absolute path")?;
+        if !cwd.starts_with('/') {
+            return Err(format!("cwd {}: expected an absolute path", shown_value(&cwd.into())));
+        }
         let tool = text_field(&input, names.tool)?.filter(|tool| !tool.trim().is_empty());
         let tool = tool.ok_or_else(|| format!("{} is missing: expected the name of the tool", names.tool))?;
         let kind = text_field(&input, "agent_type")?.filter(|kind| !kind.is_empty()).map(plain_name);
@@ -122,7 +124,7 @@ impl FieldNames {
     }
 }
 
-fn hook_event(protocol: Protocol, input: &Map<String, Value>) -> Result<HookEvent, String> {
+pub(crate) fn hook_event(protocol: Protocol, input: &Map<String, Value>) -> Result<HookEvent, String> {
     // Copilot CLI does not name the event: only a call that ended has a result.
     if protocol == Protocol::Copilot && !input.contains_key("hook_event_name") {
         let is_over = input.contains_key("toolResult");
@@ -152,7 +154,7 @@ fn mcp_tool(input: &Map<String, Value>) -> Result<Option<String>, String> {
     let context = match input.get("mcp_context") {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(context)) => context,
-        Some(_) => return Err("mcp_context: expected an object".to_owned()),
+        Some(wrong) => return Err(format!("mcp_context {}: expected an object", shown_value(wrong))),
     };
     match (text_field(context, "server_name")?, text_field(context, "tool_name")?) {
         (Some(server), Some(tool)) => Ok(Some(format!("mcp__{server}__{tool}"))),
@@ -161,20 +163,33 @@ fn mcp_tool(input: &Map<String, Value>) -> Result<Option<String>, String> {
 }
 
 fn arguments_field(input: &Map<String, Value>, name: &str) -> Result<Map<String, Value>, String> {
-    let wrong = || format!("{name}: expected an object");
     match input.get(name) {
+        None => Err(format!("{name} is missing: expected an object")),
         Some(Value::Object(arguments)) => Ok(arguments.clone()),
         // Copilot CLI encodes them as a text.
-        Some(Value::String(text)) => serde_json::from_str(text).map_err(|_| wrong()),
-        _ => Err(wrong()),
+        Some(Value::String(text)) => serde_json::from_str(text).map_err(|error| {
+            let value = shown_value(&text.as_str().into());
+            format!("{name} {value}: expected an object, or one as a text of JSON ({error})")
+        }),
+        Some(wrong) => Err(format!("{name} {}: expected an object", shown_value(wrong))),
     }
+}
+
+/// Returns a wrong value as errors show it, on one line and not longer than an id.
+fn shown_value(value: &Value) -> String {
+    let text = value.to_string();
+    let mut shown: String = text.chars().take(LONGEST_ID).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
 }
 
 fn text_field<'a>(input: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, String> {
     match input.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("{name}: expected a text")),
+        Some(wrong) => Err(format!("{name} {}: expected a text", shown_value(wrong))),
     }
 }
 
@@ -198,7 +213,10 @@ fn id_field(input: &Map<String, Value>, name: &str) -> Result<Option<String>, St
 pub(crate) fn check_id(name: &str, id: &str) -> Result<(), String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     if id.is_empty() || id.chars().count() > LONGEST_ID || !id.chars().all(is_plain) {
-        return Err(format!("{name}: expected at most {LONGEST_ID} letters, digits, dashes, dots and underscores"));
+        let value = shown_value(&id.into());
+        return Err(format!(
+            "{name} {value}: expected at most {LONGEST_ID} letters, digits, dashes, dots and underscores"
+        ));
     }
     Ok(())
 }
@@ -253,16 +271,23 @@ mod tests {
         });
         for (protocol, field, value, want) in [
             (Claude, "session_id", json!(null), "session_id is missing: expected the id of the session"),
-            (Claude, "session_id", json!(5), "session_id: expected a text"),
+            (Claude, "session_id", json!(5), "session_id 5: expected a text"),
             (
                 Claude,
                 "session_id",
                 json!("a b"),
-                "session_id: expected at most 200 letters, digits, dashes, dots and underscores",
+                "session_id \"a b\": expected at most 200 letters, digits, dashes, dots and underscores",
             ),
-            (Claude, "cwd", json!("w"), "cwd is missing or relative: expected an absolute path"),
+            (Claude, "cwd", json!("w"), "cwd \"w\": expected an absolute path"),
+            (Claude, "cwd", json!(null), "cwd is missing: expected an absolute path"),
+            (
+                Claude,
+                "tool_use_id",
+                json!("a/b"),
+                "tool_use_id \"a/b\": expected at most 200 letters, digits, dashes, dots and underscores",
+            ),
             (Codex, "tool_name", json!(""), "tool_name is missing: expected the name of the tool"),
-            (Codex, "tool_input", json!([]), "tool_input: expected an object"),
+            (Codex, "tool_input", json!([]), "tool_input []: expected an object"),
             (
                 Claude,
                 "hook_event_name",

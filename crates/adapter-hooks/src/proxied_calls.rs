@@ -199,9 +199,9 @@ mod tests {
             wrong(|call| call.program = "claude".to_owned()),
             "unknown program \"claude\": expected one of acp, codex, opencode"
         );
-        assert!(wrong(|call| call.session = "a b".to_owned()).starts_with("session: expected"));
-        assert!(wrong(|call| call.session = String::new()).starts_with("session: expected"));
-        assert!(wrong(|call| call.subagent = Some("/".to_owned())).starts_with("subagent: expected"));
+        assert!(wrong(|call| call.session = "a b".to_owned()).starts_with("session \"a b\": expected"));
+        assert!(wrong(|call| call.session = String::new()).starts_with("session \"\": expected"));
+        assert!(wrong(|call| call.subagent = Some("/".to_owned())).starts_with("subagent \"/\": expected"));
         assert_eq!(wrong(|call| call.tool = " ".to_owned()), "tool is empty: expected the name of the tool");
         assert_eq!(wrong(|call| call.cwd = "w".to_owned()), "cwd \"w\": expected an absolute path");
     }

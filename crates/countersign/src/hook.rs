@@ -12,16 +12,21 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use countersign_gateway::control::{ControlReply, FILE, HookReply, HookRequest, Request};
+use countersign_gateway::control::{CompleteInput, ControlReply, FILE, HookReply, HookRequest, InputReader, Request};
 use nix::sys::stat::{fstat, stat};
-use serde_json::Value;
 
 use crate::{data_dir::DataDir, no_gateway::no_gateway_text};
 
-/// Largest input, in bytes.
-const LARGEST_INPUT: u64 = 16 << 20;
+/// Length of a part of the input that is read at a time, in bytes.
+const PART: usize = 64 << 10;
 /// Exit code at which every program blocks the call.
 const BLOCKED: u8 = 2;
+/// Exit code after a call that was not compared.
+const UNCHECKED: u8 = 1;
+/// Text for it.
+const UNCHECKED_TEXT: &str = "the call ran, and was not compared with the decision about it";
+/// Longest answer of a gateway, in bytes.
+const LONGEST_ANSWER: u64 = 16 << 20;
 /// Time beyond the wait for a person in which the gateway answers.
 const MARGIN: Duration = Duration::from_secs(15);
 /// Variable that Claude Code sets to 0 for hooks if nobody sits at it.
@@ -35,18 +40,19 @@ pub(crate) const NO_GATEWAY: &str = "no-gateway";
 /// True as soon as the input shows that the call has run.
 static IS_AFTER_CALL: AtomicBool = AtomicBool::new(false);
 
-/// Reports whether an input is of a hook after a call. To take a call that has not run for one that has would not block it.
-fn is_after_call(program: &str, input: &str) -> bool {
-    let Ok(Value::Object(input)) = serde_json::from_str(input) else { return false };
-    match input.get("hook_event_name").and_then(Value::as_str) {
-        Some(event) => ["PostToolUse", "PostToolUseFailure", "AfterTool", "tool.execute.after"].contains(&event),
-        None => program == "copilot" && input.contains_key("toolResult"),
-    }
-}
-
 /// Writes a line for the user. Nothing can be done if that fails.
 fn print_notice(line: &str) {
     let _ = writeln!(std::io::stderr(), "countersign: {line}");
+}
+
+/// Ends a hook that cannot answer.
+fn end_failed(problem: &str) -> ! {
+    if IS_AFTER_CALL.load(Ordering::Relaxed) {
+        print_notice(&format!("{UNCHECKED_TEXT}: {problem}"));
+        std::process::exit(i32::from(UNCHECKED));
+    }
+    print_notice(&format!("the call is blocked: {problem}"));
+    std::process::exit(i32::from(BLOCKED));
 }
 
 /// Options of a hook.
@@ -61,22 +67,20 @@ pub(crate) struct HookOptions {
 pub(crate) fn run(options: HookOptions, place: impl FnOnce() -> anyhow::Result<DataDir>) -> ExitCode {
     // The default end of a panic is no code at which programs block.
     std::panic::set_hook(Box::new(|panic| {
-        print_notice(&format!("the hook failed, so the call is blocked: {panic}"));
-        std::process::exit(i32::from(BLOCKED));
+        end_failed(&format!("the hook failed: {panic}"));
     }));
     let limit = Duration::from_secs(options.wait).saturating_add(MARGIN);
     std::thread::spawn(move || {
         std::thread::sleep(limit);
-        print_notice("no answer in time, so the call is blocked: try the same call again");
-        std::process::exit(i32::from(BLOCKED));
+        end_failed("no answer in time: try the same call again");
     });
     match place().and_then(|place| ask_gateway(&options, &place)).and_then(|reply| write_reply(&reply)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let problem = crate::error_text::chain_text(&error);
             if IS_AFTER_CALL.load(Ordering::Relaxed) {
-                print_notice(&format!("the call ran, and was not compared with the decision about it: {problem}"));
-                return ExitCode::FAILURE;
+                print_notice(&format!("{UNCHECKED_TEXT}: {problem}"));
+                return ExitCode::from(UNCHECKED);
             }
             let blocked = HookReply::blocked(&options.program, format!("the call is blocked: {problem}"));
             // If even that cannot be written, the code blocks the call.
@@ -86,13 +90,7 @@ pub(crate) fn run(options: HookOptions, place: impl FnOnce() -> anyhow::Result<D
 }
 
 fn ask_gateway(options: &HookOptions, place: &DataDir) -> anyhow::Result<HookReply> {
-    let mut input = String::new();
-    let read = std::io::stdin().lock().take(LARGEST_INPUT + 1).read_to_string(&mut input);
-    read.context("cannot read the input of the hook")?;
-    if input.len() as u64 > LARGEST_INPUT {
-        bail!("the input of the hook is larger than {LARGEST_INPUT} bytes");
-    }
-    IS_AFTER_CALL.store(is_after_call(&options.program, &input), Ordering::Relaxed);
+    let input = read_input(&options.program)?;
     if std::env::var_os(PROOF_VARIABLE).is_some_and(|proof| proof == NO_GATEWAY) {
         bail!("{PROOF_VARIABLE} is set, so no gateway is asked");
     }
@@ -102,17 +100,43 @@ fn ask_gateway(options: &HookOptions, place: &DataDir) -> anyhow::Result<HookRep
     })?;
     let is_headless = std::env::var_os(ATTENDED).is_some_and(|attended| attended == "0");
     let (program, wait) = (options.program.clone(), Some(options.wait));
-    let request = Request::Hook(Box::new(HookRequest { program, input, wait, is_headless }));
+    let request = Request::Hook(Box::new(HookRequest { program, input: input.clone(), wait, is_headless }));
     let mut line = serde_json::to_vec(&request)?;
     line.push(b'\n');
     stream.write_all(&line).context("cannot write to the gateway")?;
     let mut answer = String::new();
-    let length = BufReader::new(&stream).read_line(&mut answer).context("cannot read from the gateway")?;
-    if length == 0 {
+    BufReader::new(&stream).take(LONGEST_ANSWER).read_line(&mut answer).context("cannot read from the gateway")?;
+    decode_answer(&options.program, &input, &answer)
+}
+
+/// Reads the input of the hook of `program`.
+fn read_input(program: &str) -> anyhow::Result<String> {
+    let (mut reader, mut part) = (InputReader::new(program), vec![0; PART]);
+    let mut stdin = std::io::stdin().lock();
+    loop {
+        match stdin.read(&mut part) {
+            Ok(0) => break,
+            Ok(length) => reader.push(&part[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("cannot read the input of the hook"),
+        }
+    }
+    let CompleteInput { is_after_call, text } = reader.finish();
+    IS_AFTER_CALL.store(is_after_call, Ordering::Relaxed);
+    Ok(text?)
+}
+
+/// Reads the line that a gateway answered.
+fn decode_answer(program: &str, input: &str, line: &str) -> anyhow::Result<HookReply> {
+    // A line without its end is a part of an answer.
+    if !line.ends_with('\n') {
         bail!("the gateway ended while the call waited: repeat the call when it runs again");
     }
-    match serde_json::from_str(&answer).context("invalid answer of the gateway")? {
-        ControlReply::Ok(reply) => serde_json::from_value(reply).context("invalid answer of the gateway"),
+    match serde_json::from_str(line).context("invalid answer of the gateway")? {
+        ControlReply::Ok(reply) => {
+            let decoded = HookReply::decode(program, input, reply);
+            decoded.map_err(|problem| anyhow::anyhow!("invalid answer of the gateway: {problem}"))
+        }
         ControlReply::Error(problem) => bail!("{problem}"),
     }
 }
@@ -134,4 +158,30 @@ fn write_reply(reply: &HookReply) -> anyhow::Result<u8> {
         output.write_all(&line).and_then(|()| output.flush()).context("cannot write the answer")?;
     }
     Ok(reply.exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decode_answer;
+
+    #[test]
+    fn an_answer_that_is_not_whole_blocks_the_call() {
+        let input = r#"{"hook_event_name":"PreToolUse"}"#;
+        let decode = |line: &str| decode_answer("codex", input, line).map_err(|error| format!("{error:#}"));
+        assert_eq!(decode("{\"ok\":{\"exit\":0}}\n").map(|reply| reply.exit), Ok(0));
+        for (line, want) in [
+            ("", "ended while the call waited"),
+            ("{\"ok\":{\"exit\":0}}", "ended while the call waited"),
+            ("{\"ok\":{}}\n", "invalid answer"),
+            ("{\"ok\":{\"verdict\":\"deny\"}}\n", "invalid answer"),
+            ("{\"ok\":null}\n", "invalid answer"),
+            ("{\"ok\":{\"exit\":1}}\n", "invalid answer"),
+            ("{\"ok\":{\"document\":{\"foo\":1}}}\n", "invalid answer"),
+            ("HTTP/1.1 400 Bad Request\n", "invalid answer"),
+            ("{\"error\":\"not here\"}\n", "not here"),
+        ] {
+            let problem = decode(line).unwrap_err();
+            assert!(problem.contains(want), "{line}: {problem}");
+        }
+    }
 }

@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 
 pub use countersign_adapter_acp::ConnectionOptions as AcpOptions;
 pub use countersign_adapter_hooks::{
-    HookReply, HookRequest, PROOF_MARK, PROOF_REASON, ProxiedCall, ProxyAnswer, ProxyDecision, SurfaceAnswer,
-    SurfaceDecision,
+    CompleteInput, HookReply, HookRequest, InputReader, PROOF_MARK, PROOF_REASON, ProxiedCall, ProxyAnswer,
+    ProxyDecision, SurfaceAnswer, SurfaceDecision,
 };
 pub use socket::DataDirLock;
 pub use socket::{ControlSocket, FILE, SocketParts, has_room};

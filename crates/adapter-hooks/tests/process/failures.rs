@@ -1,6 +1,11 @@
 //! Whatever fails on our side blocks the call: exit code 2, and no document.
 
-use std::{io::Write as _, process::Stdio};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::net::UnixListener,
+    process::Stdio,
+};
 
 use countersign_testkit::process::{GatewayFixture, GatewayServer};
 use serde_json::{Value, json};
@@ -95,4 +100,30 @@ fn input_that_cannot_be_decided_is_blocked() {
     let mut unknown = claude_command("echo hi");
     unknown["of_a_newer_version"] = json!({"x": [1]});
     assert_eq!(decision(&run_hook(&place, "claude", &unknown)).0, "allow", "unknown fields change nothing");
+}
+
+#[test]
+fn an_answer_that_no_program_obeys_blocks_the_call() {
+    let place = fixture();
+    fs::create_dir_all(place.data_dir()).unwrap();
+    let listener = UnixListener::bind(place.data_dir().join("countersign.sock")).unwrap();
+    for answer in [
+        "{\"ok\":{}}\n",
+        "{\"ok\":{\"verdict\":\"deny\"}}\n",
+        "{\"ok\":{\"exit\":1}}\n",
+        "{\"ok\":{\"exit\":1,\"message\":\"x\"}}\n",
+        "{\"ok\":{\"exit\":0,\"document\":{\"foo\":1}}}\n",
+        "{\"ok\":{\"exit\":0}}",
+        "",
+    ] {
+        for program in ["claude", "codex"] {
+            let hook = RunningHook::start(&place, program, &["--wait", "1"], &claude_command("echo hi").to_string());
+            let (mut stream, _) = listener.accept().unwrap();
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            drop(stream);
+            let ended = hook.finish();
+            assert!(is_blocked(&ended), "{program} {answer}: {ended:?}");
+        }
+    }
 }

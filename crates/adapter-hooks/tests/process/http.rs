@@ -1,5 +1,10 @@
 //! Hooks over HTTP.
 
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+};
+
 use countersign_testkit::process::{GatewayFixture, GatewayServer, http::HttpClient};
 use serde_json::{Value, json};
 
@@ -55,6 +60,25 @@ fn whatever_is_no_hook_of_a_known_sender_is_refused() {
         assert_eq!(reply.status, status, "{path} {reply:?}");
         assert!(!reply.body.contains("permissionDecision"), "{reply:?}");
     }
+}
+
+#[test]
+fn an_input_that_breaks_off_is_not_called_too_large() {
+    let place = fixture();
+    let gateway = GatewayServer::start(&place);
+    let added = place.run_as_person(&["tokens", "add", "claude", "--scope", "call", "--json"]);
+    let token = added.json()["token"].as_str().unwrap().to_owned();
+    let mut stream = TcpStream::connect(&gateway.address).unwrap();
+    let head = format!(
+        "POST /hooks/claude HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nContent-Length: 1000\r\n\r\n{{",
+        gateway.address
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut reply = String::new();
+    let _ = stream.read_to_string(&mut reply);
+    assert!(!reply.contains("413") && !reply.contains("larger"), "{reply}");
+    assert!(reply.is_empty() || reply.contains(" 400 ") && reply.contains("broke off"), "{reply}");
 }
 
 #[test]

@@ -130,3 +130,22 @@ fn a_command_that_ran_in_another_folder_is_an_incident() {
         place.wait_gates(known + 1);
     }
 }
+
+#[test]
+fn a_call_that_ran_is_compared_whatever_its_result_is() {
+    let place = fixture();
+    let _gateway = GatewayServer::start(&place);
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let large = format!("\"{}\"", "x".repeat(17 << 20));
+    for (number, response) in ["{\"stdout\":\"\\ud83d\"}", "1e999", &deep, &large].into_iter().enumerate() {
+        let mut ran = after(claude_command(&format!("rm {number}")));
+        ran["tool_response"] = json!("RESULT");
+        let whole = ran.to_string().replace("\"RESULT\"", response);
+        let answer = RunningHook::start(&place, "claude", &[], &whole).finish();
+        assert_eq!((answer.code, answer.document), (Some(0), None), "{number}: {}", answer.message);
+        place.wait_gates(number + 1);
+    }
+    let unknown = after(claude_command("rm x")).to_string().replace("\"rm x\"", "\"\\ud83d\"");
+    let answer = RunningHook::start(&place, "claude", &[], &unknown).finish();
+    assert!(answer.code == Some(1) && answer.message.contains("the call ran"), "{answer:?}");
+}
