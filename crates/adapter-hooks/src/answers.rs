@@ -4,7 +4,11 @@ use countersign_view::Protocol;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{input::HookEvent, input_reader::event_of};
+use crate::{
+    closed_input::closed_arguments,
+    input::{HookEvent, HookInput},
+    input_reader::event_of,
+};
 
 /// Exit code with which every program blocks the call.
 const BLOCKED: u8 = 2;
@@ -49,12 +53,17 @@ impl HookReply {
         let reply: Self = serde_json::from_value(answer).map_err(|error| error.to_string())?;
         let protocol = Protocol::HOOKS.into_iter().find(|known| known.name() == program);
         let event = protocol.and_then(|protocol| event_of(protocol, input));
+        let call = protocol.and_then(|protocol| HookInput::parse(protocol, input).ok());
+        let closed = protocol.zip(call.as_ref()).and_then(|(protocol, call)| closed_arguments(protocol, call));
         let is_known = match (reply.exit, &reply.document, &reply.message) {
             (BLOCKED, None, Some(_)) => true,
             (UNCHECKED, None, Some(_)) => event == Some(HookEvent::AfterCall),
             (0, None, None) => {
                 event == Some(HookEvent::AfterCall)
-                    || protocol == Some(Protocol::Codex) && event == Some(HookEvent::BeforeCall)
+                    || protocol == Some(Protocol::Codex)
+                        && event == Some(HookEvent::BeforeCall)
+                        && call.is_some()
+                        && closed.is_none()
             }
             (0, Some(document), message) => {
                 // Copilot CLI gets a document about an input that is not understood, too. It must deny.
@@ -62,9 +71,9 @@ impl HookReply {
                 let event = event.unwrap_or(HookEvent::BeforeCall);
                 protocol.is_some_and(|protocol| {
                     (!is_failure || protocol == Protocol::Copilot)
-                        && decisions_in(document, is_failure)
-                            .iter()
-                            .any(|decision| Self::encode(protocol, event, decision).document.as_ref() == Some(document))
+                        && decisions_in(document, is_failure).into_iter().chain(closed.map(HookDecision::AllowAs)).any(
+                            |decision| Self::encode(protocol, event, &decision).document.as_ref() == Some(document),
+                        )
                 })
             }
             _ => false,
@@ -182,7 +191,34 @@ mod tests {
             Opencode => "tool.execute.before",
             _ => "PreToolUse",
         };
-        if protocol == Copilot { "{}".to_owned() } else { json!({ "hook_event_name": event }).to_string() }
+        match protocol {
+            Copilot => "{}".to_owned(),
+            Codex => codex_input("mcp__files__read"),
+            _ => json!({ "hook_event_name": event }).to_string(),
+        }
+    }
+
+    fn codex_input(tool: &str) -> String {
+        json!({
+            "session_id": "s", "cwd": "/w", "hook_event_name": "PreToolUse", "tool_name": tool,
+            "tool_input": { "command": "ls" }, "tool_use_id": "c",
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn a_command_of_codex_runs_only_with_its_input_closed() {
+        let input = codex_input("Bash");
+        let decode = |answer: serde_json::Value| HookReply::decode("codex", &input, answer);
+        let allow = |command: &str| {
+            let arguments = json!({ "command": command }).as_object().cloned().unwrap();
+            serde_json::to_value(HookReply::encode(Codex, HookEvent::BeforeCall, &HookDecision::AllowAs(arguments)))
+                .unwrap()
+        };
+        assert!(decode(allow("exec < /dev/null\nls")).is_ok());
+        for wrong in [json!({ "exit": 0 }), allow("ls"), allow("exec < /dev/null\nrm x")] {
+            assert!(decode(wrong.clone()).is_err(), "{wrong}");
+        }
     }
 
     #[test]
