@@ -9,10 +9,16 @@ use countersign_core::{
 use countersign_foreign_calls::{Requester, check_size, new_decision, new_request, own_call_id};
 use countersign_policy_admin::service_tools::{self, AgentToolRequest, ServiceTools};
 use countersign_runtime::tools::GatewaySecrets;
-use countersign_view::Protocol;
+use countersign_view::{
+    Protocol,
+    escape::{LineMode, escape},
+};
 use serde_json::{Map, Value, json};
 
 use crate::{further_tools::FurtherTool, own_tools::OwnTool};
+
+/// Most characters of an invalid value in its error.
+const MOST_SHOWN: usize = 100;
 
 /// Builds the request of a service's tool. The error is a reason for the model.
 pub(super) fn build_service_request(
@@ -67,6 +73,18 @@ pub(super) fn build_approval(requester: &Requester, arguments: Map<String, Value
     Ok(AgentRequest { named: vec!["action".to_owned()], ..new_decision(requester, tool, arguments, signature) })
 }
 
+/// Checks the name of a host's tool: approvers must see it as rules match it. The error is a reason for the model.
+pub(super) fn check_tool_name(name: &str) -> Result<(), String> {
+    let shown = escape(name, LineMode::One);
+    if name.trim().is_empty() || shown != name {
+        let shown: String = shown.chars().take(MOST_SHOWN).collect();
+        return Err(format!(
+            "Invalid value for tool_name: \"{shown}\". Expected the name of a tool, without control or invisible characters"
+        ));
+    }
+    Ok(())
+}
+
 /// Builds the request of a question. The error is a reason for the model.
 pub(super) fn build_question(requester: &Requester, arguments: &Map<String, Value>) -> Result<AgentRequest, String> {
     check_size(arguments)?;
@@ -95,7 +113,7 @@ mod tests {
     use countersign_view::Protocol;
     use serde_json::{Map, Value, json};
 
-    use super::{build_approval, build_question};
+    use super::{build_approval, build_question, check_tool_name};
 
     fn map(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -111,5 +129,21 @@ mod tests {
         assert!(build_question(&requester, &map(json!({"question": ""}))).is_err());
         let long = "x".repeat(1 << 20);
         assert!(build_approval(&requester, map(json!({"action": long}))).unwrap_err().contains("too large"));
+    }
+    #[test]
+    fn a_tool_name_that_approvers_could_not_read_is_refused_with_its_value() {
+        for name in ["Bash", "mcp__a__count", "claude__x", "Übung 1"] {
+            assert_eq!(check_tool_name(name), Ok(()), "{name}");
+        }
+        for (name, shown) in [
+            ("", ""),
+            (" ", " "),
+            ("x\u{1b}[31m\nBash(ls)", "x\\u{1b}[31m\\u{a}Bash(ls)"),
+            ("mcp__a__count\u{202e}", "mcp__a__count\\u{202e}"),
+            ("Ba\u{200b}sh", "Ba\\u{200b}sh"),
+        ] {
+            let want = format!("Invalid value for tool_name: \"{shown}\".");
+            assert!(check_tool_name(name).unwrap_err().starts_with(&want), "{name:?}");
+        }
     }
 }

@@ -90,6 +90,7 @@ impl McpServer {
                     Some(Value::Object(input)) => input,
                     _ => Map::new(),
                 };
+                let checked = checked.and_then(|()| requests::check_tool_name(&name));
                 let request = checked.and_then(|()| build_program_request(requester, &name, input.clone(), ""));
                 (AnswerForm::Permission(input), request, OutcomeSharing::One)
             }
