@@ -10,7 +10,7 @@ use countersign_runtime::tools::GatewaySecrets;
 use countersign_view::{Protocol, principals};
 use tokio_util::sync::CancellationToken;
 
-use crate::{further_tools::FurtherTools, tool_list::ToolList};
+use crate::{call_rate::CallRate, further_tools::FurtherTools, tool_list::ToolList};
 
 /// Settings of the adapter.
 pub struct McpSettings {
@@ -34,6 +34,7 @@ pub struct McpAdapter {
     pub(super) further: Option<Arc<dyn FurtherTools>>,
     pub(super) own_header: Option<(HeaderName, HeaderValue)>,
     pub(super) list: ToolList,
+    pub(super) rate: CallRate,
     /// Cancelled at the close: ends every connection.
     pub(super) end: CancellationToken,
 }
@@ -42,6 +43,7 @@ impl McpAdapter {
     /// Creates the adapter for the calls of a gateway. The session of a principal is opened at its first call.
     pub fn new(calls: Arc<ForeignCalls>, settings: McpSettings) -> Arc<Self> {
         let list = ToolList::new(&settings.listed, &settings.tools, settings.further.clone());
+        let rate = CallRate::new(calls.limits().per_minute);
         Arc::new(Self {
             calls,
             tools: settings.tools,
@@ -49,6 +51,7 @@ impl McpAdapter {
             further: settings.further,
             own_header: settings.own_header,
             list,
+            rate,
             end: CancellationToken::new(),
         })
     }

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod answers;
+mod call_rate;
 mod further_tools;
 mod gates;
 mod http_route;

@@ -3,6 +3,8 @@
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
+use crate::answers::AnswerForm;
+
 /// Tool of the adapter itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnTool {
@@ -32,6 +34,16 @@ impl OwnTool {
     /// Returns the tool with this name.
     pub(super) fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// Returns the form of a refusal before its arguments are known.
+    pub(super) fn refusal_form(self) -> AnswerForm {
+        match self {
+            Self::RequestApproval => AnswerForm::Decision,
+            Self::PermissionPrompt => AnswerForm::Permission(Map::new()),
+            Self::AskHuman => AnswerForm::Words,
+            Self::GateStatus | Self::GateWait => AnswerForm::Data,
+        }
     }
 
     const fn description(self) -> &'static str {

@@ -173,12 +173,17 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if request.request_state.is_some() || request.input_responses.is_some() {
-            return Err(ErrorData::invalid_params("unknown requestState: this server asked for no input", None));
-        }
         let Some(origin) = request_origin(&context) else {
             return Err(ErrorData::internal_error("the request has no principal", None));
         };
+        // Before all checks: an invalid call counts too.
+        if !self.adapter.rate.try_count(origin.requester.principal()) {
+            let form = OwnTool::find(&request.name).map_or(AnswerForm::Data, OwnTool::refusal_form);
+            return Ok(form.encode_problem(&CallProblem::RateLimited).into());
+        }
+        if request.request_state.is_some() || request.input_responses.is_some() {
+            return Err(ErrorData::invalid_params("unknown requestState: this server asked for no input", None));
+        }
         let (name, arguments) = (request.name, request.arguments.unwrap_or_default());
         let result = if let Some(tool) = OwnTool::find(&name) {
             Box::pin(self.call_own(tool, arguments, &origin, context)).await?
