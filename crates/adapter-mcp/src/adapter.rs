@@ -1,6 +1,6 @@
 //! The adapter: one serves all clients of a gateway.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::http::{HeaderName, HeaderValue};
 use countersign_core::id::PrincipalId;
@@ -8,9 +8,12 @@ use countersign_foreign_calls::{ForeignCalls, Requester};
 use countersign_policy_admin::service_tools::ServiceTools;
 use countersign_runtime::tools::GatewaySecrets;
 use countersign_view::{Protocol, principals};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{call_rate::CallRate, further_tools::FurtherTools, tool_list::ToolList};
+
+/// Longest time in which replies over HTTP are sent at the close. Shorter than that of the ports.
+const REPLY_LIMIT: Duration = Duration::from_millis(1500);
 
 /// Settings of the adapter.
 pub struct McpSettings {
@@ -35,8 +38,12 @@ pub struct McpAdapter {
     pub(super) own_header: Option<(HeaderName, HeaderValue)>,
     pub(super) list: ToolList,
     pub(super) rate: CallRate,
-    /// Cancelled at the close: ends every connection.
+    /// Cancelled at the close: ends every wait, and every connection with JSON lines.
     pub(super) end: CancellationToken,
+    /// Replies over HTTP that are not sent whole.
+    pub(super) replies: TaskTracker,
+    /// Cancelled after the last reply: ends the sessions over HTTP.
+    pub(super) http_end: CancellationToken,
 }
 
 impl McpAdapter {
@@ -53,6 +60,8 @@ impl McpAdapter {
             list,
             rate,
             end: CancellationToken::new(),
+            replies: TaskTracker::new(),
+            http_end: CancellationToken::new(),
         })
     }
 
@@ -62,9 +71,19 @@ impl McpAdapter {
     }
 
     /// Ends every wait for a call, of all adapters of these calls, and every connection. Pending gates stay.
+    ///
+    /// Calls over HTTP get their error before their connections end.
     pub fn close(&self) {
         self.calls.close();
         self.end.cancel();
+        self.replies.close();
+        let (replies, http_end) = (self.replies.clone(), self.http_end.clone());
+        tokio::spawn(async move {
+            if tokio::time::timeout(REPLY_LIMIT, replies.wait()).await.is_err() {
+                tracing::warn!(open = replies.len(), "MCP clients over HTTP did not take their replies in time");
+            }
+            http_end.cancel();
+        });
     }
 }
 

@@ -10,26 +10,31 @@ use axum::{
     Router,
     body::{Body, BodyDataStream},
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use countersign_foreign_calls::Delivery;
+use countersign_foreign_calls::{CallProblem, Delivery};
 use countersign_http::{
     reply,
     web::{AuthMethod, GuardedRoutes, HttpCaller, WebAuth},
 };
 use futures_util::Stream;
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+use rmcp::{
+    ErrorData,
+    transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use serde_json::json;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
     adapter::McpAdapter,
-    http_sessions::HttpSessions,
+    admission::{BUSY, fault_reply},
+    http_admission::{admission_response, admit_body, fault_response},
+    http_sessions::{HttpSessions, MOST_SESSIONS},
     limits::LARGEST_MESSAGE,
     server::{McpServer, RequestOrigin},
+    session_manager::{HttpSessionManager, RefusalSlot, SessionRefusal},
 };
 
 /// Path of the route.
@@ -42,7 +47,7 @@ const LAST_EVENT: &str = "last-event-id";
 /// State of the route.
 struct McpRoute {
     adapter: Arc<McpAdapter>,
-    service: StreamableHttpService<McpServer, LocalSessionManager>,
+    service: StreamableHttpService<McpServer, HttpSessionManager>,
     sessions: Arc<HttpSessions>,
 }
 
@@ -57,7 +62,7 @@ pub fn routes(adapter: &Arc<McpAdapter>, auth: &Arc<WebAuth>) -> Router {
         .disable_allowed_origins()
         .with_sse_retry(None)
         .with_max_request_body_bytes(LARGEST_MESSAGE)
-        .with_cancellation_token(adapter.end.child_token());
+        .with_cancellation_token(adapter.http_end.child_token());
     let served = Arc::clone(adapter);
     let new_server = move || Ok(McpServer::new(&served));
     let service = StreamableHttpService::new(new_server, Arc::clone(&sessions.manager), config);
@@ -84,8 +89,20 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
     }
     let session = request.headers().get(SESSION).map(|id| id.to_str().unwrap_or_default().to_owned());
     if session.as_deref().is_some_and(|session| !route.sessions.is_of(session, &principal)) {
-        // A session of another principal is as unknown as none.
-        return problem(StatusCode::NOT_FOUND, "Session not found");
+        return unknown_session();
+    }
+    let mut id = None;
+    if request.method() == Method::POST {
+        (request, id) = match admit_body(request).await {
+            Ok(admitted) => admitted,
+            Err(response) => return *response,
+        };
+    }
+    // Before the look at the close, which waits for this reply.
+    let reply = id.is_some().then(|| route.adapter.replies.token());
+    if id.is_some() && route.adapter.end.is_cancelled() {
+        let fault = ErrorData::internal_error(CallProblem::Closing.to_string(), None);
+        return fault_response(StatusCode::SERVICE_UNAVAILABLE, &fault_reply(id, fault));
     }
     // A lost reply is fetched by the same call, repeated: no client reports what of a resumed stream arrived.
     request.headers_mut().remove(LAST_EVENT);
@@ -96,17 +113,27 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
         delivery: delivery.clone(),
         is_repeated: false,
     };
+    let refusal = RefusalSlot::default();
     request.extensions_mut().insert(origin);
+    request.extensions_mut().insert(refusal.clone());
     let response = Box::pin(route.service.handle(request)).await.map(Body::new);
+    match refusal.take() {
+        Some(SessionRefusal::Fault(fault)) => return admission_response(&fault),
+        Some(SessionRefusal::Ended) => return unknown_session(),
+        None => {}
+    }
     let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
-    if let Some(begun) = begun.filter(|begun| session.as_ref() != Some(begun)) {
-        route.sessions.add(&begun, principal, shown).await;
+    if let Some(begun) = begun.filter(|begun| session.as_ref() != Some(begun))
+        && !route.sessions.add(&begun, principal, shown).await
+    {
+        let text = format!("Too many sessions (at most {MOST_SESSIONS}), and each has an open request");
+        return fault_response(StatusCode::TOO_MANY_REQUESTS, &fault_reply(id, ErrorData::new(BUSY, text, None)));
     }
     // Outcomes are sent as streams. A body of a known length is an error of the protocol.
     if axum::body::HttpBody::size_hint(response.body()).exact().is_some() {
         return response;
     }
-    response.map(|body| Body::from_stream(DeliveredBody { frames: body.into_data_stream(), delivery }))
+    response.map(|body| Body::from_stream(DeliveredBody { frames: body.into_data_stream(), delivery, _reply: reply }))
 }
 
 fn credentials(headers: &HeaderMap) -> HeaderMap {
@@ -120,6 +147,11 @@ fn token_required() -> Response {
     response
 }
 
+/// Returns the response for a session that has ended. One of another principal is as unknown as none.
+fn unknown_session() -> Response {
+    problem(StatusCode::NOT_FOUND, "Session not found")
+}
+
 fn problem(status: StatusCode, text: &str) -> Response {
     reply::json(status, &json!({ "jsonrpc": "2.0", "error": { "code": -32000, "message": text } })).into_response()
 }
@@ -128,6 +160,8 @@ fn problem(status: StatusCode, text: &str) -> Response {
 struct DeliveredBody {
     frames: BodyDataStream,
     delivery: Delivery,
+    /// Lets the close wait for the reply to a request.
+    _reply: Option<TaskTrackerToken>,
 }
 
 impl Stream for DeliveredBody {

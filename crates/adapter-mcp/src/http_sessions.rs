@@ -6,15 +6,14 @@ use axum::http::HeaderMap;
 use countersign_core::id::PrincipalId;
 use countersign_http::web::{AuthMethod, TokenScope, WebAuth};
 use parking_lot::Mutex;
-use rmcp::transport::streamable_http_server::session::{
-    SessionManager as _,
-    local::{LocalSessionManager, SessionConfig},
-};
+use rmcp::transport::streamable_http_server::session::{SessionManager as _, local::SessionConfig};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Most sessions of one principal. A further one ends the one that was idle for longest.
-const MOST_SESSIONS: usize = 64;
+use crate::session_manager::HttpSessionManager;
+
+/// Most sessions of one principal. A further one ends the one without open requests that was idle for longest.
+pub(super) const MOST_SESSIONS: usize = 64;
 /// Interval of the check whether tokens are still valid.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Shortest time without messages after which a session ends.
@@ -22,7 +21,7 @@ const SHORTEST_IDLE: Duration = Duration::from_secs(3600);
 
 /// Sessions over HTTP.
 pub(super) struct HttpSessions {
-    pub(super) manager: Arc<LocalSessionManager>,
+    pub(super) manager: Arc<HttpSessionManager>,
     known: Mutex<HashMap<String, HttpSession>>,
 }
 
@@ -42,9 +41,7 @@ impl HttpSessions {
         // A lost reply is fetched by the same call, repeated: it is not kept for a resumed stream.
         config.sse_retry = None;
         config.completed_cache_ttl = Duration::ZERO;
-        let mut manager = LocalSessionManager::default();
-        manager.session_config = config;
-        Arc::new(Self { manager: Arc::new(manager), known: Mutex::default() })
+        Arc::new(Self { manager: Arc::new(HttpSessionManager::new(config)), known: Mutex::default() })
     }
 
     /// Reports whether a principal began a session, and counts this use.
@@ -57,20 +54,28 @@ impl HttpSessions {
         true
     }
 
-    /// Adds a session that a principal has begun.
-    pub(super) async fn add(&self, session: &str, principal: PrincipalId, shown: HeaderMap) {
-        let surplus = {
+    /// Adds a session that a principal has begun. False if each of its sessions has an open request: the new one has ended then.
+    pub(super) async fn add(&self, session: &str, principal: PrincipalId, shown: HeaderMap) -> bool {
+        let (is_added, surplus) = {
             let mut known = self.known.lock();
+            known.retain(|id, one| one.principal != principal || self.manager.is_known(id));
             let own = known.iter().filter(|(_, one)| one.principal == principal);
-            let idle = own.clone().min_by_key(|(_, one)| one.used_at).map(|(id, _)| id.clone());
-            let surplus = idle.filter(|_| own.count() >= MOST_SESSIONS);
-            surplus.iter().for_each(|id| drop(known.remove(id)));
-            known.insert(session.to_owned(), HttpSession { principal, shown, used_at: Instant::now() });
-            surplus
+            let mut own: Vec<_> = own.map(|(id, one)| (one.used_at, id.clone())).collect();
+            own.sort_unstable();
+            let has_room = own.len() < MOST_SESSIONS;
+            // A call that waits for approval must not lose its reply.
+            let idle = own.into_iter().map(|(_, id)| id).find(|id| !has_room && self.manager.stop_if_idle(id));
+            let is_added = has_room || idle.is_some();
+            if is_added {
+                known.insert(session.to_owned(), HttpSession { principal, shown, used_at: Instant::now() });
+            }
+            idle.iter().for_each(|id| drop(known.remove(id)));
+            (is_added, if is_added { idle } else { Some(session.to_owned()) })
         };
         if let Some(surplus) = surplus {
             self.close(&surplus).await;
         }
+        is_added
     }
 
     async fn close(&self, session: &str) {
@@ -112,4 +117,51 @@ fn may_call(auth: &WebAuth, shown: &HeaderMap, principal: &PrincipalId) -> bool 
         caller.principal == *principal
             && matches!(&caller.via, AuthMethod::Token { scopes } if scopes.contains(&TokenScope::Call))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use axum::http::HeaderMap;
+    use countersign_core::id::PrincipalId;
+    use rmcp::{model::RequestId, transport::streamable_http_server::session::SessionManager as _};
+
+    use super::{HttpSessions, MOST_SESSIONS};
+
+    async fn begin(sessions: &HttpSessions, principal: &str) -> (Arc<str>, bool) {
+        let (session, _) = sessions.manager.create_session().await.unwrap();
+        let is_added = sessions.add(&session, PrincipalId::new(principal), HeaderMap::new()).await;
+        (session, is_added)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_further_session_ends_the_idle_one_and_never_one_with_an_open_request() {
+        let sessions = HttpSessions::new(Duration::from_secs(1));
+        let (principal, id) = (PrincipalId::new("token:ci"), RequestId::Number(1));
+        let mut all = Vec::new();
+        for _ in 0..MOST_SESSIONS {
+            all.push(begin(&sessions, "token:ci").await.0);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(sessions.manager.admit(&all[0], &id).await.is_ok());
+        let (newest, is_added) = begin(&sessions, "token:ci").await;
+        let known = |session: &Arc<str>| sessions.is_of(session, &principal) && sessions.manager.is_known(session);
+        assert!(is_added && known(&newest));
+        assert_eq!((known(&all[0]), known(&all[1]), known(&all[2])), (true, false, true));
+        for session in all[2..].iter().chain([&newest]) {
+            assert!(sessions.manager.admit(session, &id).await.is_ok());
+        }
+        let (refused, is_added) = begin(&sessions, "token:ci").await;
+        assert!(!is_added && !known(&refused) && known(&all[0]));
+        assert!(begin(&sessions, "token:other").await.1, "sessions of another principal do not count");
+    }
+
+    #[tokio::test]
+    async fn a_session_that_ends_takes_no_further_request() {
+        let sessions = HttpSessions::new(Duration::from_secs(1));
+        let (session, _) = begin(&sessions, "token:ci").await;
+        assert!(sessions.manager.stop_if_idle(&session));
+        assert!(sessions.manager.admit(&session, &RequestId::Number(1)).await.is_err());
+    }
 }

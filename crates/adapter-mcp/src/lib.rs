@@ -3,16 +3,19 @@
 //! It decides nothing: a call becomes a request of the engine, and its outcome becomes a result. Source: docs/protocol/mcp.md.
 
 mod adapter;
+mod admission;
 mod answers;
 mod call_rate;
 mod further_tools;
 mod gates;
+mod http_admission;
 mod http_route;
 mod http_sessions;
 mod limits;
 mod own_tools;
 mod requests;
 mod server;
+mod session_manager;
 mod stream;
 mod stream_transport;
 mod tool_list;

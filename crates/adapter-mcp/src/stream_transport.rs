@@ -1,36 +1,29 @@
 //! JSON lines of one connection: bounded messages, errors in the form of the protocol, and receipts of what was written.
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use countersign_foreign_calls::{Delivery, Requester};
 use rmcp::{
     ErrorData, RoleServer,
-    model::{
-        ClientJsonRpcMessage, ClientNotification, ErrorCode, GetExtensions as _, JsonRpcError, JsonRpcMessage,
-        RequestId, ServerJsonRpcMessage,
-    },
+    model::{ClientJsonRpcMessage, ClientNotification, GetExtensions as _, JsonRpcMessage, ServerJsonRpcMessage},
     transport::Transport,
 };
-use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
     sync::{mpsc, oneshot},
     time::timeout,
 };
 
-use crate::{limits::LARGEST_MESSAGE, server::RequestOrigin};
+use crate::{
+    admission::{FaultReply, OpenRequests, fault_reply, parse_message, replied_id},
+    limits::LARGEST_MESSAGE,
+    server::RequestOrigin,
+};
 
-/// Most open requests of one connection.
-const MOST_OPEN: usize = 4096;
 /// Most messages that wait to be written. More stop the reading.
 const MOST_QUEUED: usize = 64;
 /// Longest time in which a client may read nothing.
 const STUCK: Duration = Duration::from_secs(40);
-/// Error code of a server that has too much to do. Source: JSON-RPC 2.0, reserved for servers.
-const BUSY: ErrorCode = ErrorCode(-32000);
-
-/// Reply of the transport to a message that the service does not get. A notification gets none.
-type TransportReply = Option<Box<JsonRpcError>>;
 
 /// Message on its way to the client.
 struct OutgoingLine {
@@ -48,7 +41,7 @@ pub(super) struct StreamTransport<R> {
     /// Reply of the transport itself that is not queued yet.
     unsent: Option<OutgoingLine>,
     requester: Arc<Requester>,
-    open: HashMap<RequestId, Delivery>,
+    open: OpenRequests<Delivery>,
     outgoing: Option<mpsc::Sender<OutgoingLine>>,
 }
 
@@ -73,7 +66,7 @@ impl<R: AsyncRead + Send + Unpin> StreamTransport<R> {
             is_discarding: false,
             unsent: None,
             requester,
-            open: HashMap::new(),
+            open: OpenRequests::default(),
             outgoing: Some(outgoing),
         }
     }
@@ -112,28 +105,22 @@ impl<R: AsyncRead + Send + Unpin> StreamTransport<R> {
     }
 
     /// Handles a message before the service gets it. `Err` is the reply of the transport, if there is one.
-    fn admit_message(&mut self, line: &[u8]) -> Result<ClientJsonRpcMessage, TransportReply> {
+    fn admit_message(&mut self, line: &[u8]) -> Result<ClientJsonRpcMessage, Option<FaultReply>> {
+        if line.is_empty() {
+            return Err(None);
+        }
         let mut message = parse_message(line)?;
         match &mut message {
             JsonRpcMessage::Request(request) => {
-                let id = request.id.clone();
-                if self.open.contains_key(&id) {
-                    let fault = ErrorData::invalid_request("the id is the id of another open request", None);
-                    return Err(fault_reply(None, fault));
-                }
-                if self.open.len() >= MOST_OPEN {
-                    let text = format!("Too many open requests (at most {MOST_OPEN})");
-                    return Err(fault_reply(Some(id), ErrorData::new(BUSY, text, None)));
-                }
                 let delivery = Delivery::default();
-                self.open.insert(id, delivery.clone());
+                self.open.admit(&request.id, delivery.clone()).map_err(Some)?;
                 let origin = RequestOrigin { requester: Arc::clone(&self.requester), delivery, is_repeated: true };
                 request.request.extensions_mut().insert(origin);
             }
             // The service sends no reply to a cancelled request.
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(delivery) = cancelled.params.request_id.as_ref().and_then(|id| self.open.remove(id))
+                    && let Some(delivery) = cancelled.params.request_id.as_ref().and_then(|id| self.open.cancel(id))
                 {
                     delivery.abandon();
                 }
@@ -151,12 +138,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StreamTransport<R> {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let id = match &message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
-        };
-        let delivery = id.and_then(|id| self.open.remove(id));
+        let delivery = replied_id(&message).and_then(|id| self.open.finish(id));
         let (written, is_written) = oneshot::channel();
         let line = encode_line(&message, delivery, Some(written));
         let outgoing = self.outgoing.clone();
@@ -186,7 +168,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StreamTransport<R> {
                 }
                 Ok(ReadLine::TooLong) => {
                     let text = format!("Message too large (at most {LARGEST_MESSAGE} bytes)");
-                    fault_reply(None, ErrorData::invalid_request(text, None))
+                    Some(fault_reply(None, ErrorData::invalid_request(text, None)))
                 }
                 Ok(ReadLine::End) | Err(_) => return None,
             };
@@ -196,15 +178,9 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StreamTransport<R> {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.outgoing = None;
-        for (_, delivery) in self.open.drain() {
-            delivery.abandon();
-        }
+        self.open.drain().for_each(|delivery| delivery.abandon());
         Ok(())
     }
-}
-
-fn fault_reply(id: Option<RequestId>, fault: ErrorData) -> TransportReply {
-    Some(Box::new(JsonRpcError::new(id, fault)))
 }
 
 fn encode_line(
@@ -241,30 +217,6 @@ async fn write_lines(mut writer: impl AsyncWrite + Send + Unpin, mut lines: mpsc
     while let Some(line) = lines.recv().await {
         line.delivery.iter().for_each(Delivery::abandon);
     }
-}
-
-/// Parses a message. `Err` is the reply, if it gets one: a notification gets none.
-fn parse_message(line: &[u8]) -> Result<ClientJsonRpcMessage, TransportReply> {
-    if line.is_empty() {
-        return Err(None);
-    }
-    let fault = match serde_json::from_slice(line) {
-        Ok(message) => return Ok(message),
-        Err(fault) => fault,
-    };
-    let parsed: Value = match serde_json::from_slice(line) {
-        Ok(parsed) => parsed,
-        Err(_) => {
-            let fault = ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {fault}"), None);
-            return Err(fault_reply(None, fault));
-        }
-    };
-    let id = parsed.get("id").and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
-    if parsed.is_object() && parsed.get("method").is_some() && parsed.get("id").is_none() {
-        return Err(None);
-    }
-    let text = if parsed.is_array() { "Batches are not supported" } else { "Invalid request" };
-    Err(fault_reply(id, ErrorData::invalid_request(text, None)))
 }
 
 #[cfg(test)]

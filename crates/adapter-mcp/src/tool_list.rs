@@ -91,7 +91,10 @@ impl AllTools {
     pub(super) fn page(&self, cursor: Option<&str>) -> Option<(Vec<Tool>, Option<String>)> {
         let first = match cursor {
             None => 0,
-            Some(cursor) => cursor.parse().ok().filter(|first| first % PAGE == 0 && *first > 0)?,
+            Some(cursor) => {
+                let is_ours = |first: &usize| first % PAGE == 0 && *first > 0 && first.to_string() == cursor;
+                cursor.parse().ok().filter(is_ours)?
+            }
         };
         // The list may have become shorter since.
         let rest = self.listed.get(first..).unwrap_or_default();
@@ -182,7 +185,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!((pages, count, names.len()), (3, 2_500 + OwnTool::ALL.len(), count));
-        assert!(["x", "-1", "7", "0"].iter().all(|cursor| all.page(Some(cursor)).is_none()));
+        assert!(["x", "-1", "7", "0", "+1000", "01000"].iter().all(|cursor| all.page(Some(cursor)).is_none()));
         assert!(all.find_further("gate_wait").is_none(), "a tool of our own keeps its name");
         many.0.send_replace(1);
         assert!(list.current().find("mcp__x__2").is_none());

@@ -12,7 +12,8 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, split,
 };
 
-use super::{LARGEST_MESSAGE, MOST_OPEN, StreamTransport};
+use super::{LARGEST_MESSAGE, StreamTransport};
+use crate::admission::MOST_OPEN;
 
 struct Connection {
     transport: StreamTransport<ReadHalf<DuplexStream>>,

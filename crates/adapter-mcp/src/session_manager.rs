@@ -1,0 +1,249 @@
+//! Sessions of rmcp over HTTP, each with the ids of its open requests: a session routes replies by the id alone.
+//!
+//! It must not know principals or tokens.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use axum::http::request::Parts;
+use futures_util::Stream;
+use parking_lot::Mutex;
+use rmcp::{
+    RoleServer,
+    model::{
+        ClientJsonRpcMessage, ClientNotification, GetExtensions as _, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    },
+    transport::{
+        Transport, WorkerTransport,
+        streamable_http_server::{
+            SessionId, SessionManager,
+            session::{
+                ServerSseMessage,
+                local::{LocalSessionManager, LocalSessionManagerError, LocalSessionWorker, SessionConfig},
+            },
+        },
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::{FaultReply, OpenRequests, replied_id};
+
+/// Reason why a session does not take a request.
+#[derive(Clone, Debug)]
+pub(super) enum SessionRefusal {
+    /// The reply of the admission.
+    Fault(FaultReply),
+    /// The session has ended.
+    Ended,
+}
+
+/// Place in a request over HTTP for the reason why its session did not take it: rmcp would reply with status 500 to each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RefusalSlot(Arc<Mutex<Option<SessionRefusal>>>);
+
+impl RefusalSlot {
+    /// Takes the reason, if the request was refused.
+    pub(super) fn take(&self) -> Option<SessionRefusal> {
+        self.0.lock().take()
+    }
+}
+
+/// Error of a session.
+#[derive(Debug)]
+pub(super) enum SessionError {
+    /// The session did not take the request. The route has the reason.
+    Refused,
+    /// Error of rmcp.
+    Local(LocalSessionManagerError),
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("the session did not take the request"),
+            Self::Local(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SessionError {}
+
+impl From<LocalSessionManagerError> for SessionError {
+    fn from(error: LocalSessionManagerError) -> Self {
+        Self::Local(error)
+    }
+}
+
+/// Reply of a request that is on its way. The token is cancelled once the session has sent it.
+type OutgoingReply = Option<CancellationToken>;
+
+/// Open requests of one session. `None` once it is to end.
+type SessionRequests = Arc<Mutex<Option<OpenRequests<OutgoingReply>>>>;
+
+/// Sessions with their open requests.
+pub(super) struct HttpSessionManager {
+    local: LocalSessionManager,
+    requests: Mutex<HashMap<SessionId, SessionRequests>>,
+}
+
+impl HttpSessionManager {
+    pub(super) fn new(config: SessionConfig) -> Self {
+        let mut local = LocalSessionManager::default();
+        local.session_config = config;
+        Self { local, requests: Mutex::default() }
+    }
+
+    /// Reports whether a session has not ended.
+    pub(super) fn is_known(&self, session: &str) -> bool {
+        self.requests.lock().contains_key(session)
+    }
+
+    /// Lets a session take no more requests, if none is open. The caller closes it then.
+    pub(super) fn stop_if_idle(&self, session: &str) -> bool {
+        let Some(requests) = self.requests.lock().get(session).cloned() else { return true };
+        let mut requests = requests.lock();
+        let is_idle = requests.as_ref().is_none_or(OpenRequests::is_empty);
+        if is_idle {
+            *requests = None;
+        }
+        is_idle
+    }
+
+    /// Adds a request to a session.
+    pub(super) async fn admit(&self, session: &SessionId, id: &RequestId) -> Result<SessionRequests, SessionRefusal> {
+        let requests = self.requests.lock().get(session).cloned().ok_or(SessionRefusal::Ended)?;
+        let outgoing = requests.lock().as_mut().and_then(|requests| requests.value_mut(id)?.clone());
+        if let Some(replied) = outgoing {
+            // The client may have read the reply already, and use its id again.
+            replied.cancelled().await;
+        }
+        requests.lock().as_mut().ok_or(SessionRefusal::Ended)?.admit(id, None).map_err(SessionRefusal::Fault)?;
+        Ok(requests)
+    }
+}
+
+impl SessionManager for HttpSessionManager {
+    type Error = SessionError;
+    type Transport = SessionTransport;
+
+    async fn create_session(&self) -> Result<(SessionId, SessionTransport), SessionError> {
+        let (session, transport) = self.local.create_session().await?;
+        let requests: SessionRequests = Arc::new(Mutex::new(Some(OpenRequests::default())));
+        self.requests.lock().insert(Arc::clone(&session), Arc::clone(&requests));
+        Ok((session, SessionTransport { transport, requests }))
+    }
+
+    async fn initialize_session(
+        &self,
+        session: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, SessionError> {
+        Ok(self.local.initialize_session(session, message).await?)
+    }
+
+    async fn has_session(&self, session: &SessionId) -> Result<bool, SessionError> {
+        Ok(self.local.has_session(session).await?)
+    }
+
+    async fn close_session(&self, session: &SessionId) -> Result<(), SessionError> {
+        self.requests.lock().remove(session);
+        Ok(self.local.close_session(session).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        session: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let admitted = match &message {
+            JsonRpcMessage::Request(request) => match self.admit(session, &request.id).await {
+                Ok(requests) => Some((requests, request.id.clone())),
+                Err(refusal) => {
+                    let parts = request.request.extensions().get::<Parts>();
+                    if let Some(slot) = parts.and_then(|parts| parts.extensions.get::<RefusalSlot>()) {
+                        *slot.0.lock() = Some(refusal);
+                    }
+                    return Err(SessionError::Refused);
+                }
+            },
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
+        };
+        let stream = self.local.create_stream(session, message).await;
+        if let (Err(_), Some((requests, id))) = (&stream, admitted) {
+            finish(&requests, &id);
+        }
+        Ok(stream?)
+    }
+
+    async fn accept_message(&self, session: &SessionId, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
+        if let JsonRpcMessage::Notification(notification) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+            && let Some(id) = &cancelled.params.request_id
+            && let Some(requests) = self.requests.lock().get(session).cloned()
+            && let Some(requests) = requests.lock().as_mut()
+        {
+            requests.cancel(id);
+        }
+        Ok(self.local.accept_message(session, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        session: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        Ok(self.local.create_standalone_stream(session).await?)
+    }
+
+    async fn resume(
+        &self,
+        session: &SessionId,
+        last_event: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        Ok(self.local.resume(session, last_event).await?)
+    }
+}
+
+/// Transport of one session, which frees the id of a request after its reply.
+pub(super) struct SessionTransport {
+    transport: WorkerTransport<LocalSessionWorker>,
+    requests: SessionRequests,
+}
+
+impl Transport<RoleServer> for SessionTransport {
+    type Error = <WorkerTransport<LocalSessionWorker> as Transport<RoleServer>>::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let id = replied_id(&message).cloned();
+        let (requests, replied) = (Arc::clone(&self.requests), CancellationToken::new());
+        if let Some(id) = &id
+            && let Some(requests) = requests.lock().as_mut()
+            && let Some(outgoing) = requests.value_mut(id)
+        {
+            *outgoing = Some(replied.clone());
+        }
+        let sent = self.transport.send(message);
+        async move {
+            let _replied = replied.drop_guard();
+            // The session has forgotten the id once this is ready.
+            let sent = sent.await;
+            id.iter().for_each(|id| finish(&requests, id));
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        self.transport.receive().await
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.transport.close().await
+    }
+}
+
+fn finish(requests: &SessionRequests, id: &RequestId) {
+    if let Some(requests) = requests.lock().as_mut() {
+        requests.finish(id);
+    }
+}
