@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use super::{
     diagnostics::{FileDiagnostics, LiteralCredential},
     problem::{ANY, ConfigFault},
-    value::{ConfigValue, ValueForm, shell_variable_form},
+    value::{ConfigValue, ValueForm, is_secret_reference, shell_variable_form},
 };
 
 /// Handling of a credential that is written as an empty or blank text.
@@ -246,7 +246,7 @@ impl<'a> ConfigField<'a> {
         self.needed_text_or(ConfigFault::Missing(self.key.clone()))
     }
 
-    /// Returns text that must be one of a few values, which `accepted` lists for the report of a missing one.
+    /// Returns text that must be here and not be empty. The report of a missing one says what is `accepted`.
     pub(super) fn needed_choice(&self, accepted: &'static str) -> Option<String> {
         self.needed_text_or(ConfigFault::MissingChoice { key: self.key.clone(), accepted })
     }
@@ -269,6 +269,14 @@ impl<'a> ConfigField<'a> {
     pub(super) fn needed_secret(&self) -> Option<SecretString> {
         let text = self.needed_text()?;
         self.check_secret(text, BlankSecret::Refused)
+    }
+
+    /// Returns text that names secrets of the gateway, such as `{{secret:NAME}}`, if there is nothing else in it: it holds no credential.
+    pub(super) fn secret_reference(&self) -> Option<SecretString> {
+        match self.value_form() {
+            Some(ValueForm::Text(text)) if is_secret_reference(text) => Some(SecretString::from(text.as_str())),
+            _ => None,
+        }
     }
 
     /// Returns a credential that must be here and may be empty text.

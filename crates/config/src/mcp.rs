@@ -169,10 +169,12 @@ fn refuse_keys(place: &ConfigField<'_>, keys: &[&str], needed: &str, found: &str
 
 fn read_stdio(place: &ConfigField<'_>) -> Option<McpTransportConfig> {
     let command = place.at("command");
-    let command = command.needed_text().filter(|text| report_value(&command, mcp_checks::check_text(text)));
+    let command = command
+        .needed_choice("a program, such as npx")
+        .filter(|text| report_value(&command, mcp_checks::check_text(text)));
     let args = place.at("args").items().iter().filter_map(read_argument).collect();
     let cwd = place.at("cwd");
-    let folder = (!cwd.has_no_value()).then(|| cwd.needed_text()).flatten();
+    let folder = (!cwd.has_no_value()).then(|| cwd.needed_choice("a folder")).flatten();
     let folder = folder.filter(|text| report_value(&cwd, mcp_checks::check_text(text)));
     let env = place.at("env").members().unwrap_or_default().into_iter().filter_map(read_variable).collect();
     Some(McpTransportConfig::Stdio {
@@ -194,7 +196,7 @@ fn read_argument(place: &ConfigField<'_>) -> Option<String> {
 
 fn read_variable((name, place): (&str, ConfigField<'_>)) -> Option<(String, SecretString)> {
     report_value(&place, mcp_checks::check_variable_name(name));
-    let value = place.written_secret()?;
+    let value = place.secret_reference().or_else(|| place.written_secret())?;
     report_value(&place, mcp_checks::check_variable_value(value.expose_secret()));
     Some((name.to_owned(), value))
 }
@@ -212,7 +214,7 @@ fn read_http(place: &ConfigField<'_>, has_auth: bool) -> Option<McpTransportConf
         if has_auth && name.eq_ignore_ascii_case("authorization") {
             place.report_refusal("auth sets this header: expected either the header or auth");
         }
-        if let Some(value) = place.needed_secret() {
+        if let Some(value) = place.secret_reference().or_else(|| place.needed_secret()) {
             report_value(&place, mcp_checks::check_header_value(value.expose_secret()));
             headers.push((name.to_owned(), value));
         }
@@ -229,7 +231,8 @@ fn read_auth(place: &ConfigField<'_>) -> Option<McpAuthConfig> {
     let token_url = read_address(&place.at("token_url"));
     let id = place.at("client_id");
     let client_id = id.needed_text().filter(|text| report_value(&id, mcp_checks::check_text(text)));
-    let client_secret = place.at("client_secret").needed_secret();
+    let secret = place.at("client_secret");
+    let client_secret = secret.secret_reference().or_else(|| secret.needed_secret());
     let scope = place.at("scope");
     let scopes = scope.filled_text().filter(|text| report_value(&scope, mcp_checks::check_text(text)));
     Some(McpAuthConfig { token_url: token_url?, client_id: client_id?, client_secret: client_secret?, scope: scopes })

@@ -128,6 +128,20 @@ fn is_misspelt_variable(text: &str) -> bool {
     text.split("${").skip(1).any(|behind| !is_whole(behind))
 }
 
+/// Reports whether a text consists of references to secrets of the gateway, after the scheme of a header if it has one.
+pub(super) fn is_secret_reference(text: &str) -> bool {
+    let schemes = ["Bearer ", "Basic ", "Token "];
+    let mut rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text).trim();
+    let is_empty = rest.is_empty();
+    while let Some((name, after)) = rest.strip_prefix("{{secret:").and_then(|rest| rest.split_once("}}")) {
+        if name.is_empty() || name.contains(['{', ' ']) {
+            return false;
+        }
+        rest = after;
+    }
+    rest.is_empty() && !is_empty
+}
+
 /// Returns the form of the first word that looks like a variable of a shell, for example of `Bearer $NAME` or `%NAME%`. Here
 /// such a word is plain text. The form has a placeholder for the name, because the word may be a credential.
 pub(super) fn shell_variable_form(text: &str) -> Option<&'static str> {

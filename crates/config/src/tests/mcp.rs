@@ -100,8 +100,8 @@ fn what_is_wrong_with_a_server_is_named() {
             "{ comand: a }",
             ".comand: unknown key; did you mean `command`? Expected one of command, args, env, cwd, url,",
         ),
-        ("{ command: }", ".command: Missing required config"),
-        ("{ command: '' }", ".command: Missing required config"),
+        ("{ command: }", ".command: Missing required config (must be a program, such as npx)"),
+        ("{ command: '' }", ".command: Missing required config (must be a program, such as npx)"),
         ("{ command: '${EMPTY}' }", ".command: the environment variable EMPTY is empty"),
         ("{ command: '${NOWHERE}' }", ".command: Environment variable NOWHERE is not set"),
         ("{ command: [a] }", ".command: expected text (quote it if it looks like something else), found a list"),
@@ -121,7 +121,7 @@ fn what_is_wrong_with_a_server_is_named() {
             ".args[0]: expected text without line breaks and other control characters",
         ),
         ("{ command: a, cwd: }", ".cwd: expected a value, found nothing"),
-        ("{ command: a, cwd: '' }", ".cwd: Missing required config"),
+        ("{ command: a, cwd: '' }", ".cwd: Missing required config (must be a folder)"),
         ("{ command: a, cwd: \"b\\0\" }", ".cwd: expected text without line breaks and other control characters"),
         ("{ command: a, cwd: {} }", ".cwd: expected text (quote it if it looks like something else), found a mapping"),
         ("{ command: a, env: [B] }", ".env: expected a mapping, found a list"),
@@ -335,5 +335,33 @@ fn an_address_of_the_gateway_itself_is_refused() {
         ("https://other.example:9000/mcp", false),
     ] {
         assert_eq!(refused(url), want, "{url}");
+    }
+}
+
+#[test]
+fn a_reference_to_a_secret_is_no_credential_that_others_can_read() {
+    let with = |env: &str, header: &str, secret: &str| {
+        let auth = format!(
+            "{{ type: client_credentials, token_url: 'https://h/t', client_id: a, client_secret: '{secret}' }}"
+        );
+        format!(
+            "mcp: {{ servers: {{ a: {{ command: x, env: {{ K: '{env}' }} }}, b: {{ url: 'https://h', headers: {{ A: '{header}' }} }}, c: {{ url: 'https://h', auth: {auth} }} }} }}\n"
+        )
+    };
+    let secret = "{{secret:NAME}}";
+    for (env, header, client_secret, keys) in [
+        (secret, secret, secret, None),
+        ("{{secret:A}}{{secret:B}}", "Bearer {{secret:A}}", secret, None),
+        ("p{{secret:A}}", secret, secret, Some("mcp.servers.a.env.K")),
+        ("{{secret:A", "Bearer p", secret, Some("mcp.servers.a.env.K, mcp.servers.b.headers.A")),
+        (secret, secret, "p", Some("mcp.servers.c.auth.client_secret")),
+    ] {
+        let scene = ConfigFixture::new(&with(env, header, client_secret));
+        scene.mode("config.yaml", 0o644);
+        let warnings = scene.relative_lines(&scene.load().unwrap().warnings.join("\n"));
+        let want: Vec<String> =
+            keys.iter().map(|keys| format!("config.yaml:1: {keys}: others can read this file;")).collect();
+        assert_eq!(warnings.len(), want.len(), "{warnings:?}");
+        assert!(warnings.iter().zip(&want).all(|(warning, want)| warning.starts_with(want)), "{warnings:?}");
     }
 }
