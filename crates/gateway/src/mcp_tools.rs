@@ -145,8 +145,13 @@ impl McpTools {
         names.filter(|name| !offered.servers.contains(*name)).cloned().collect()
     }
 
-    /// Returns the reason that a tool is unknown: its server is not approved. `None` if it is a tool of no server.
+    /// Returns the reason that a tool is unknown: its server is not approved, or was not when the tool was requested. `None` if it is a
+    /// tool of no server.
     pub(crate) fn missing_approval(&self, tool: &str) -> Option<String> {
+        // What was judged as an unknown tool is not called as another one.
+        if self.offered.lock().by_name.contains_key(tool) {
+            return Some("its MCP server was approved after the request: request it again".to_owned());
+        }
         let is_of =
             |server: &String| tool.strip_prefix(&format!("mcp__{server}__")).is_some_and(|rest| !rest.is_empty());
         let server = self.unapproved_servers().into_iter().find(is_of)?;
