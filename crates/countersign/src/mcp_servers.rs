@@ -151,7 +151,10 @@ fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Res
             _ => {
                 writeln!(out, "    It does not start, and agents do not get its tools. To approve it, run")?;
                 writeln!(out, "    `countersign mcp-servers approve {}{flags}`,", server.name)?;
-                writeln!(out, "    or allow its pending approval in the console of the running gateway.")?;
+                writeln!(
+                    out,
+                    "    or use the console of the running gateway: allow its approval, or request it again after a denial."
+                )?;
             }
         }
     }

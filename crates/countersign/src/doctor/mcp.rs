@@ -45,7 +45,7 @@ pub(super) fn check_servers(config: &Config, file: Option<&Path>) -> Vec<DoctorC
                 "you have not approved it yet"
             };
             let advice = format!(
-                "run `countersign mcp-servers approve {name}{flags}`, or start the gateway and allow its pending approval in the console"
+                "run `countersign mcp-servers approve {name}{flags}`, or start the gateway and use the console: allow its approval, or request it again after a denial"
             );
             DoctorCheck::warn(CHECK, format!("{name} does not start, and agents do not get its tools: {what}"), advice)
         })

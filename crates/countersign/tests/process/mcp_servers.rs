@@ -126,6 +126,26 @@ fn a_denied_server_is_never_started_and_not_requested_again() {
     let gateway = fixture.place.start();
     assert!(fixture.place.pending_gates().is_empty() && offered(&mut connect(&gateway)).is_empty());
     assert!(!fixture.place.folder.join("data/mcp/files").exists() && !fixture.approvals().exists());
+    let (_, listed) = fixture.servers(&["list"]);
+    assert!(listed.contains("request it again after a denial") && !listed.contains("pending"), "{listed}");
+}
+
+#[test]
+fn a_call_that_waited_while_its_server_was_approved_is_to_be_requested_again() {
+    let fixture = ServerFixture::new();
+    let gateway = fixture.place.start();
+    let server = fixture.place.wait_gate();
+    let mut agent = connect(&gateway);
+    agent.request_tool("1", WRITE, json!({ "path": "new.txt", "content": "x" }));
+    let gates = fixture.place.wait_gates(2);
+    let call = gates.iter().find(|gate| gate["id"] != json!(server)).unwrap()["id"].as_str().unwrap();
+    fixture.place.allow_gate(&server);
+    eventually("the tools", || (offered(&mut agent) == [READ, WRITE]).then_some(()));
+    fixture.place.allow_gate(call);
+    let refused = text(&agent.wait_reply(&json!("1")));
+    let reason = "its MCP server was approved after the request: request it again";
+    assert!(refused.contains(&format!("Unknown tool: {WRITE}: {reason}")), "{refused}");
+    assert!(fixture.calls().is_empty());
 }
 
 #[test]
