@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_core::{
-    call::{CallDetails, CallProgress, CallResult, Command as CallCommand, Executor, Pins},
+    call::{CallDetails, CallProgress, CallResult, Command as CallCommand, DoubtCause, Executor, Pins},
     digest::{Digest, canonical_json},
     engine::Command,
     id::{CallId, Lsn, SessionId},
@@ -48,6 +48,12 @@ pub(super) struct CallWork {
     pub(super) is_asking: bool,
     /// Answers to questions that the call asks people while it works.
     pub(super) questions: LiveQuestions,
+}
+
+/// Returns the text for the agent, with the service and the reason.
+fn unknown_outcome(why: &str) -> String {
+    let why = why.strip_prefix("Outcome unknown: ").unwrap_or(why);
+    format!("Outcome unknown: {why}. It may or may not have taken effect. It was not repeated.")
 }
 
 /// Redacts the secrets in the output of a tool: a file that a command wrote may hold one as well as its output.
@@ -162,7 +168,7 @@ impl CallWork {
             ServiceOutcome::NotBegun(text) => return CallProgress::NotBegun(text.into()),
             ServiceOutcome::InDoubt(why) => {
                 tracing::warn!(call = %self.call, %why, "the outcome of a service request is unknown");
-                return CallProgress::Broke;
+                return CallProgress::Left { text: unknown_outcome(&why).into(), since: DoubtCause::TaskBroke };
             }
         };
         CallProgress::Returned(Box::new(CallResult {

@@ -65,7 +65,7 @@ pub enum ServiceOutcome {
     Failed(String),
     /// Nothing left this machine; the text is for the agent.
     NotBegun(String),
-    /// The request left, or may have, and no answer came. Why, for the log.
+    /// The request left, or may have, and no answer came. The service and the reason, for the agent and the log.
     InDoubt(String),
 }
 
