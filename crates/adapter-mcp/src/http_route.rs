@@ -51,22 +51,28 @@ struct McpRoute {
     sessions: Arc<HttpSessions>,
 }
 
+impl McpRoute {
+    fn new(adapter: &Arc<McpAdapter>, sessions: Arc<HttpSessions>) -> Self {
+        // The port and the guard of the route have looked at Host and Origin.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_sse_retry(None)
+            .with_max_request_body_bytes(LARGEST_MESSAGE)
+            .with_cancellation_token(adapter.http_end.child_token());
+        let served = Arc::clone(adapter);
+        let new_server = move || Ok(McpServer::new(&served));
+        let service = StreamableHttpService::new(new_server, Arc::clone(&sessions.manager), config);
+        Self { adapter: Arc::clone(adapter), service, sessions }
+    }
+}
+
 /// Returns the routes. `auth` knows the tokens.
 pub fn routes(adapter: &Arc<McpAdapter>, auth: &Arc<WebAuth>) -> Router {
     let limits = adapter.calls.limits();
     let sessions = HttpSessions::new(limits.approval_timeout.max(limits.question_timeout));
     tokio::spawn(Arc::clone(&sessions).watch_tokens(Arc::clone(auth), adapter.end.clone()));
-    // The port and the guard of the route have looked at Host and Origin.
-    let config = StreamableHttpServerConfig::default()
-        .disable_allowed_hosts()
-        .disable_allowed_origins()
-        .with_sse_retry(None)
-        .with_max_request_body_bytes(LARGEST_MESSAGE)
-        .with_cancellation_token(adapter.http_end.child_token());
-    let served = Arc::clone(adapter);
-    let new_server = move || Ok(McpServer::new(&served));
-    let service = StreamableHttpService::new(new_server, Arc::clone(&sessions.manager), config);
-    let route = Arc::new(McpRoute { adapter: Arc::clone(adapter), service, sessions });
+    let route = Arc::new(McpRoute::new(adapter, sessions));
     GuardedRoutes::new(auth)
         .add_route("POST", PATH, serve_request)
         .add_route("GET", PATH, serve_request)
@@ -181,3 +187,6 @@ impl Drop for DeliveredBody {
         self.delivery.abandon();
     }
 }
+
+#[cfg(test)]
+mod tests;

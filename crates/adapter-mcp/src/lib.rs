@@ -18,6 +18,8 @@ mod server;
 mod session_manager;
 mod stream;
 mod stream_transport;
+#[cfg(test)]
+mod test_fixture;
 mod tool_list;
 
 pub use adapter::{McpAdapter, McpSettings};

@@ -1,93 +1,15 @@
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use countersign_core::{
-    call::CallDetails,
-    engine::{ActiveRules, Command, ResumeMode},
-    gate::{self, ApprovalScope, Gate, GateReply, IdentityMap},
-    id::{GateId, PrincipalId, SessionId},
-    policy::{CompiledRules, DefaultPolicy, PathContext},
-    session::ModelRef,
-    time::Millis,
-    tool::ToolSpec,
-};
-use countersign_foreign_calls::{CallLimits, ForeignCalls};
-use countersign_runtime::{
-    Clock, CommandSource, InboxLane, OwnerHandle, OwnerOptions, ResolvedModel, RunEnvironment, ServiceOutcome,
-    store::MemoryLog,
-    system_entropy,
-    tools::{self, GatewaySecrets, ToolRegistry},
-};
-use futures_util::future::BoxFuture;
-use serde_json::{Map, Value, json};
+use countersign_core::id::PrincipalId;
+use serde_json::{Value, json};
 use tokio::{
     io::{
         AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, split,
     },
-    sync::watch,
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 
-use crate::{
-    adapter::{McpAdapter, McpSettings},
-    further_tools::{FurtherTool, FurtherTools},
-};
-
-/// Gateway whose further tools answer with a number that counts.
-struct FakeGateway {
-    served: AtomicUsize,
-}
-
-impl RunEnvironment for FakeGateway {
-    fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> {
-        Err("there is no model".to_owned())
-    }
-
-    fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
-        Arc::new(ToolRegistry::standard())
-    }
-
-    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String {
-        String::new()
-    }
-
-    fn call_service<'a>(&'a self, _: &'a CallDetails, _: CancellationToken) -> BoxFuture<'a, ServiceOutcome> {
-        let number = self.served.fetch_add(1, Ordering::SeqCst) + 1;
-        Box::pin(async move { ServiceOutcome::Done(number.to_string()) })
-    }
-
-    fn tool_context(&self, _: &SessionId, cwd: &str) -> tools::ToolContext {
-        let launcher = tools::exec::ExecLauncher::new(Path::new("/bin/false"));
-        let environment = tools::CommandEnvironment::clean_with([]);
-        let (roots, shell) = (tools::AllowedRoots::whole_filesystem([]), tools::SessionShell::new(launcher));
-        tools::ToolContext::new(cwd.into(), roots, environment, shell)
-    }
-}
-
-/// One tool, whose name has the version in it.
-struct OneTool(watch::Sender<u64>);
-
-impl FurtherTools for OneTool {
-    fn tools(&self) -> Vec<FurtherTool> {
-        let name = format!("mcp__desk__v{}", *self.0.borrow());
-        vec![FurtherTool { name, description: String::new(), schema: Map::new(), service: "mcp:desk".into() }]
-    }
-
-    fn missing_reason(&self, tool: &str) -> Option<String> {
-        tool.starts_with("mcp__desk__").then(|| "MCP server desk is not approved".to_owned())
-    }
-
-    fn changed(&self) -> watch::Receiver<u64> {
-        self.0.subscribe()
-    }
-}
+use crate::test_fixture::Fixture;
 
 struct Host {
     sender: WriteHalf<DuplexStream>,
@@ -104,46 +26,7 @@ impl Host {
     }
 }
 
-struct Fixture {
-    adapter: Arc<McpAdapter>,
-    tool: Arc<OneTool>,
-    source: CommandSource,
-}
-
 impl Fixture {
-    async fn open() -> Self {
-        let rules = ActiveRules {
-            compiled: CompiledRules::default(),
-            default_policy: DefaultPolicy::Gateway,
-            path_context: PathContext::default(),
-            people: IdentityMap::default(),
-        };
-        let clock = Clock::starting_at(Millis(1_000));
-        let options = OwnerOptions {
-            rules,
-            resume: ResumeMode::Go,
-            clock: clock.clone(),
-            entropy: system_entropy(),
-            environment: Arc::new(FakeGateway { served: AtomicUsize::new(0) }),
-            merge: Duration::ZERO,
-            idle: None,
-        };
-        let owner = OwnerHandle::open(MemoryLog::new().into(), options).await.unwrap();
-        let tool = Arc::new(OneTool(watch::Sender::new(1)));
-        let hour = Duration::from_secs(3600);
-        let settings = McpSettings {
-            listed: Vec::new(),
-            tools: Arc::default(),
-            secrets: GatewaySecrets::default(),
-            further: Some(tool.clone()),
-            own_header: None,
-        };
-        let source = owner.source(InboxLane::Request);
-        let limits = CallLimits { per_minute: 60, pending: 10, approval_timeout: hour, question_timeout: hour };
-        let calls = Arc::new(ForeignCalls::open(owner, clock, limits).await.unwrap());
-        Self { adapter: McpAdapter::new(calls, settings), tool, source }
-    }
-
     fn connect(&self) -> Host {
         let (ours, theirs) = duplex(1 << 16);
         let (reader, writer) = split(ours);
@@ -163,16 +46,6 @@ impl Fixture {
         assert_eq!(host.next().await["id"], json!(0));
         host.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
         host
-    }
-
-    async fn pending_gates(&self) -> Vec<GateId> {
-        self.source.read_state(|engine| engine.state().pending_gates().map(Gate::id).collect()).await.unwrap().0
-    }
-
-    async fn allow(&self, gate: GateId) {
-        let answer = GateReply::Allow(ApprovalScope::Once);
-        let command = gate::Command::Answer { gate, answer, by: PrincipalId::new("ana"), key: None };
-        self.source.send_command(Command::Gate(command)).await.unwrap();
     }
 }
 
@@ -273,4 +146,57 @@ async fn a_gateway_that_closes_decides_nothing() {
         "`countersign mcp` repeats the call on its next connection"
     );
     assert_eq!(fixture.pending_gates().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_counts_in_the_limit_also_an_invalid_one() {
+    let fixture = Fixture::open().await;
+    let mut host = fixture.connect_initialized().await;
+    let calls = [
+        ("gate_status", json!({ "gate": "x" })),
+        ("gate_wait", json!({})),
+        ("request_approval", json!({ "action": 5 })),
+        ("no_such_tool", json!({})),
+    ];
+    for id in 1..=60 {
+        let (name, arguments) = calls[id % calls.len()].clone();
+        let params = json!({ "name": name, "arguments": arguments });
+        host.send(json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })).await;
+        let reply = host.next().await;
+        assert!(!reply.to_string().contains("Rate limit"), "{reply}");
+    }
+    for (id, (name, arguments)) in calls.into_iter().enumerate() {
+        let params = json!({ "name": name, "arguments": arguments });
+        host.send(json!({ "jsonrpc": "2.0", "id": id + 61, "method": "tools/call", "params": params })).await;
+        let result = host.next().await["result"].clone();
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.ends_with("Rate limit exceeded"), "{name}: {result}");
+        let is_error = name != "request_approval";
+        assert_eq!(result["isError"], json!(is_error), "{name}: {result}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parameters_of_a_list_that_do_not_fit_are_refused() {
+    let fixture = Fixture::open().await;
+    let mut host = fixture.connect_initialized().await;
+    for (id, cursor) in [json!(5), json!("x"), json!(["1000"]), json!("+1000")].into_iter().enumerate() {
+        let params = json!({ "cursor": cursor });
+        host.send(json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params })).await;
+        let reply = host.next().await;
+        assert_eq!((&reply["error"]["code"], &reply["id"]), (&json!(-32602), &json!(id)), "{cursor}: {reply}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_names_the_server_and_the_reason() {
+    let fixture = Fixture::open().await;
+    let mut host = fixture.connect_initialized().await;
+    let params = json!({ "name": "mcp__desk__v1", "arguments": { "lost": true }, "_meta": { "progressToken": "t" } });
+    host.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })).await;
+    assert_eq!(host.next().await["method"], "notifications/progress");
+    fixture.allow(fixture.pending_gates().await[0]).await;
+    let text = "Outcome unknown: MCP server desk got the call of v1, but it closed its output. It may or may not have taken \
+        effect. It was not repeated.";
+    assert_eq!(host.next().await["result"], json!({ "content": [{ "type": "text", "text": text }], "isError": true }));
 }

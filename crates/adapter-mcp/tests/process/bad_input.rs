@@ -88,10 +88,33 @@ fn bodies_that_are_no_messages_are_refused_over_http() {
     let gateway = GatewayServer::start(&place);
     let client = McpHttp::new(&place, &gateway, "ci", "call");
     let large = format!("\"{}\"", "x".repeat(5 << 20));
-    let batch = json!([request(1, "ping", json!({}))]).to_string();
-    for (body, statuses) in [("{\"jsonrpc", &[400, 415, 422][..]), (&batch, &[400, 415, 422]), (&large, &[413])] {
-        let reply = client.0.send_request("POST", "/mcp", body);
-        let shown: String = body.chars().take(30).collect();
-        assert!(statuses.contains(&reply.status), "{shown}: {reply:?}");
+    let ping = request(1, "ping", json!({})).to_string();
+    for (body, status, code) in [
+        ("{\"jsonrpc".to_owned(), 400, -32700),
+        (ping.replace(":1", ":1e999"), 400, -32700),
+        (format!("[{ping}]"), 400, -32600),
+        (ping.replace(":1", ":null"), 400, -32600),
+        (ping.replace(":1", ":1.5"), 400, -32600),
+        (ping.replace("\"jsonrpc\"", "\"rpc\""), 400, -32600),
+        (large, 413, -32600),
+    ] {
+        let reply = client.0.send_request("POST", "/mcp", &body);
+        let shown: String = body.chars().take(60).collect();
+        assert_eq!((reply.status, &message(&reply)["error"]["code"]), (status, &json!(code)), "{shown}: {reply:?}");
+    }
+}
+
+#[test]
+fn parameters_of_a_list_that_do_not_fit_are_refused_over_both_transports() {
+    let place = GatewayFixture::new();
+    let gateway = GatewayServer::start(&place);
+    let session = McpHttp::new(&place, &gateway, "ci", "call").begin_session();
+    let mut host = McpHost::start_initialized(&place);
+    for (id, cursor) in [(1, json!(5)), (2, json!(["x"])), (3, json!("x"))] {
+        let params = json!({ "cursor": cursor });
+        let over_http = message(&session.post(&request(id, "tools/list", params.clone())));
+        for reply in [over_http, host.request(id, "tools/list", params)] {
+            assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(id), &json!(-32602)), "{reply}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Who may call over HTTP, and whose session it is.
 
+use std::thread;
+
 use countersign_testkit::process::{GatewayFixture, GatewayServer, eventually};
 use serde_json::json;
 
@@ -80,4 +82,72 @@ fn headers_that_contradict_the_message_are_refused() {
     assert_eq!(place.service.request_count("/look/lamp"), 1);
     let no_meta = right.post(&request(1, "tools/call", json!({ "name": "look", "arguments": { "thing": "lamp" } })));
     assert_eq!((no_meta.status, &message(&no_meta)["error"]["code"]), (400, &json!(-32602)), "{no_meta:?}");
+}
+
+#[test]
+fn an_approval_reaches_the_call_that_an_approver_allowed_and_no_other_with_its_id() {
+    let place = GatewayFixture::new();
+    let gateway = GatewayServer::start(&place);
+    let session = McpHttp::new(&place, &gateway, "ci", "call").begin_session();
+    let ask = |action: &str| {
+        let params = json!({ "name": "request_approval", "arguments": { "action": action } });
+        request(7, "tools/call", params)
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| session.post(&ask("list files")));
+        let gate = place.wait_gate();
+        let second = session.post(&ask("drop the database"));
+        assert_eq!((second.status, &message(&second)["error"]["code"]), (400, &json!(-32600)), "{second:?}");
+        place.allow_gate(&gate);
+        let first = message(&first.join().unwrap());
+        assert_eq!(first["result"]["structuredContent"], json!({ "decision": "allow", "gate": gate }));
+    });
+    assert!(place.pending_gates().is_empty());
+}
+
+#[test]
+fn every_call_that_waits_gets_an_error_when_the_gateway_ends() {
+    let place = GatewayFixture::new();
+    let mut gateway = GatewayServer::start(&place);
+    let client = McpHttp::new(&place, &gateway, "ci", "call");
+    let params = |number: usize| json!({ "name": "request_approval", "arguments": { "action": format!("a{number}") } });
+    let replies: Vec<_> = (0..8)
+        .map(|number| {
+            let (client, params) = match number % 2 {
+                0 => (client.begin_session(), params(number)),
+                _ => (client.sessionless("tools/call", Some("request_approval")), sessionless(params(number))),
+            };
+            thread::spawn(move || client.post(&request(9, "tools/call", params)))
+        })
+        .collect();
+    place.wait_gates(8);
+    assert_eq!(gateway.stop().code, Some(0));
+    for reply in replies {
+        let reply = reply.join().unwrap();
+        let sent = message(&reply);
+        assert_eq!((reply.status, &sent["id"], &sent["error"]["code"]), (200, &json!(9), &json!(-32603)), "{reply:?}");
+    }
+    let _gateway = GatewayServer::start(&place);
+    assert_eq!(place.pending_gates().len(), 8, "the requests stay pending");
+}
+
+#[test]
+fn a_further_session_ends_an_idle_one_and_never_one_whose_call_waits() {
+    let place = GatewayFixture::new();
+    let gateway = GatewayServer::start(&place);
+    let client = McpHttp::new(&place, &gateway, "ci", "call");
+    let first = client.begin_session();
+    thread::scope(|scope| {
+        let params = json!({ "name": "request_approval", "arguments": { "action": "wait" } });
+        let waiting = scope.spawn(|| first.post(&request(1, "tools/call", params)));
+        let gate = place.wait_gate();
+        let idle = client.begin_session();
+        for _ in 0..63 {
+            client.begin_session();
+        }
+        assert_eq!(idle.post(&request(1, "ping", json!({}))).status, 404);
+        place.allow_gate(&gate);
+        let reply = message(&waiting.join().unwrap());
+        assert_eq!(reply["result"]["structuredContent"]["decision"], "allow", "{reply}");
+    });
 }
