@@ -60,7 +60,7 @@ fn event_text(event: &Event, content: Option<&str>, about: &RecordSubject, peopl
         Event::Booted => "process started".to_owned(),
         Event::Session(event) => session_text(event, content),
         Event::Run(event) => run_text(event),
-        Event::Call(event) => call_text(event, about, people),
+        Event::Call(event) => call_text(event, content, about, people),
         Event::Gate(event) => gate_text(event, content, about, people),
         Event::Peer(peer::Event::Came { peer, .. }) => format!("{peer} connected"),
         Event::Peer(peer::Event::Registered { peer }) => format!("{peer} registered its properties and tools"),
@@ -95,7 +95,7 @@ fn settings_text(event: &settings::Event, people: &IdentityMap) -> String {
     }
 }
 
-fn call_text(event: &call::Event, about: &RecordSubject, people: &IdentityMap) -> String {
+fn call_text(event: &call::Event, content: Option<&str>, about: &RecordSubject, people: &IdentityMap) -> String {
     let what = about.subject.clone().unwrap_or_else(|| short_id(event.call()).into());
     let named = |why: &str| named_reason(why, about, people);
     match event {
@@ -120,10 +120,18 @@ fn call_text(event: &call::Event, about: &RecordSubject, people: &IdentityMap) -
         call::Event::Ended { end, .. } => {
             let let_through = about.why.as_ref().filter(|_| was_run(*end));
             let let_through = let_through.map_or_else(String::new, |why| format!(" (allowed {})", named(why)));
-            format!("{}: {what}{let_through}", end_text(*end))
+            let reason = content.filter(|_| *end == CallEnd::Unknown).and_then(unknown_reason);
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            format!("{}: {what}{let_through}{reason}", end_text(*end))
         }
         call::Event::ResultDropped { .. } => format!("late result ignored: {what}"),
     }
+}
+
+/// Returns the reason in the content of a call with an unknown outcome, without the advice for the agent.
+fn unknown_reason(content: &str) -> Option<&str> {
+    let text = content.strip_prefix("Outcome unknown: ")?;
+    text.split(". It may or may not have taken effect").next()
 }
 
 /// Returns true if a call that ended so had been started, or may have been.
@@ -372,9 +380,33 @@ fn short_id(id: impl ToString) -> String {
 
 #[cfg(test)]
 mod tests {
-    use countersign_core::{gate::IdentityMap, id::PrincipalId};
+    use countersign_core::{
+        call::{CallEnd, Event},
+        gate::IdentityMap,
+        id::{CallId, PrincipalId},
+    };
 
-    use super::{RecordSubject, named_reason};
+    use super::{RecordSubject, call_text, named_reason};
+
+    #[test]
+    fn an_unknown_outcome_has_its_reason() {
+        let about = RecordSubject { subject: Some("mcp__a__count".into()), ..RecordSubject::default() };
+        let call = CallId::parse("call_00000000000000000000000000000001").unwrap();
+        let reason = "Outcome unknown: MCP server a got the call of count, but it closed its output";
+        let content = format!("{reason}. It may or may not have taken effect. It was not repeated.");
+        for (end, content, want) in [
+            (
+                CallEnd::Unknown,
+                Some(content.as_str()),
+                "outcome unknown: mcp__a__count: MCP server a got the call of count, but it closed its output",
+            ),
+            (CallEnd::Unknown, None, "outcome unknown: mcp__a__count"),
+            (CallEnd::Done { error: true }, Some(content.as_str()), "done, with an error: mcp__a__count"),
+        ] {
+            let event = Event::Ended { call, end, entry: None };
+            assert_eq!(call_text(&event, content, &about, &IdentityMap::default()), want);
+        }
+    }
 
     #[test]
     fn a_reason_names_the_person_of_an_id() {
