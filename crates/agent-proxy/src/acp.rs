@@ -9,6 +9,7 @@ mod decisions;
 mod editor_questions;
 mod mode_forcing;
 mod modes;
+mod notifications;
 mod setup;
 #[cfg(test)]
 mod tests;

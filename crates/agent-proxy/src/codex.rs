@@ -4,6 +4,7 @@
 
 mod approvals;
 mod messages;
+mod notifications;
 #[cfg(test)]
 mod tests;
 mod thread_settings;

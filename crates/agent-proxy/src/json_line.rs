@@ -197,6 +197,12 @@ impl<'a> Message<'a> {
     }
 }
 
+/// Returns a notice about a message without an id whose method is no notification that passes.
+pub(crate) fn not_passed(sender: &str, method: &str) -> String {
+    let method = shown_line(method.as_bytes());
+    format!("a message of {sender} is not passed on: method {method}: expected an id, or the name of a notification")
+}
+
 /// Returns the beginning of a line for a notice.
 pub(crate) fn shown_line(line: &[u8]) -> String {
     const MOST: usize = 200;

@@ -7,13 +7,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AcpProxy, AgentRequest, ClientRequest, FORM, HeldPurpose, OWN_PREFIX, PermissionOptions, REQUEST_PERMISSION,
-    setup::hide_value, text, to_agent, to_client, tool_calls::calls_of,
+    notifications::is_agent_notification, setup::hide_value, text, to_agent, to_client, tool_calls::calls_of,
 };
 use crate::{
     agent_call::AgentCall,
     command_words::{plain_name, quote_words},
     interceptor::{OpenSettings, ProxyAction, ProxyActions},
-    json_line::{CANCELLED, DENIED, INVALID_PARAMS, INVALID_REQUEST, Message, MessageKind, RequestId, shown_line},
+    json_line::{
+        CANCELLED, DENIED, INVALID_PARAMS, INVALID_REQUEST, Message, MessageKind, RequestId, not_passed, shown_line,
+    },
 };
 
 /// Requests of an agent that do nothing by themselves: they are about a terminal that was allowed, or ask the person something.
@@ -86,7 +88,11 @@ impl AcpProxy {
                 let passes = match method.as_str() {
                     "session/update" => self.read_update(&message, now, actions),
                     "$/cancel_request" => !self.agent_cancels(&message.params(), actions),
-                    _ => true,
+                    method if is_agent_notification(method) => true,
+                    method => {
+                        actions.push(ProxyAction::Notice(not_passed("the agent", method)));
+                        false
+                    }
                 };
                 if passes {
                     actions.push(to_client(line));

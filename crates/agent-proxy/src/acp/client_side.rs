@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use super::{
     AcpProxy, AgentRequest, ClientRequest, FORM, HeldPurpose, OWN_PREFIX,
     modes::{ModeChange, OptionValue},
+    notifications::is_client_notification,
     setup::setup_calls,
     text, to_agent, to_client,
 };
 use crate::{
     interceptor::{ProxyAction, ProxyActions},
-    json_line::{CANCELLED, DENIED, INVALID_PARAMS, INVALID_REQUEST, Message, MessageKind, RequestId},
+    json_line::{CANCELLED, DENIED, INVALID_PARAMS, INVALID_REQUEST, Message, MessageKind, RequestId, not_passed},
 };
 
 /// Longest name of a client.
@@ -44,6 +45,9 @@ impl AcpProxy {
             }
             MessageKind::Notification { method } => {
                 let method = method.clone();
+                if !is_client_notification(&method) {
+                    return actions.push(ProxyAction::Notice(not_passed("the client", &method)));
+                }
                 if method == "$/cancel_request" && self.cancel_held(&message.params(), actions) {
                     return;
                 }

@@ -333,6 +333,44 @@ fn an_agent_that_ends_leaves_no_request_open() {
 }
 
 #[test]
+fn a_message_without_an_id_passes_only_if_it_is_a_notification() {
+    let notification = |method: &str| json!({"jsonrpc": "2.0", "method": method, "params": {"sessionId": "s"}});
+    for method in [
+        "fs/write_text_file",
+        "fs/read_text_file",
+        "terminal/create",
+        "terminal/kill",
+        "session/request_permission",
+        "elicitation/create",
+        "session/prompt",
+        "fs/delete",
+        "future/run",
+        "",
+    ] {
+        let mut transcript = Transcript::asking();
+        assert_eq!(transcript.agent(notification(method)), json!([]), "{method}");
+        let mut actions = ProxyActions::new();
+        transcript.proxy.agent_line(notification(method).to_string().into_bytes(), transcript.now, &mut actions);
+        assert!(matches!(actions[..], [ProxyAction::Notice(_)]), "{method}");
+    }
+    for method in ["session/set_mode", "session/new", "session/prompt", "initialize", "session/update", "mcp/message"] {
+        let mut transcript = Transcript::asking();
+        assert_eq!(transcript.client(notification(method)), json!([]), "{method}");
+        let mut actions = ProxyActions::new();
+        transcript.proxy.client_line(notification(method).to_string().into_bytes(), transcript.now, &mut actions);
+        assert!(matches!(actions[..], [ProxyAction::Notice(_)]), "{method}");
+    }
+    for method in ["session/update", "elicitation/complete", "$/cancel_request", "_x/progress"] {
+        let passed = notification(method);
+        assert_eq!(Transcript::asking().agent(passed.clone()), json!([["client", passed]]), "{method}");
+    }
+    for method in ["session/cancel", "$/cancel_request", "_x/progress"] {
+        let passed = notification(method);
+        assert_eq!(Transcript::asking().client(passed.clone()), json!([["agent", passed]]), "{method}");
+    }
+}
+
+#[test]
 fn an_update_that_can_be_read_in_two_ways_is_not_passed_on() {
     for params in [
         r#"{"sessionId":"s","update":{"sessionUpdate":"plan","sessionUpdate":"current_mode_update","currentModeId":"yolo"}}"#,

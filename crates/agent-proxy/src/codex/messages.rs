@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{
     ClientRequest, CodexProxy, FORM, FileChanges, HeldPurpose, ItemDecision, KnownItem, OWN_PREFIX, ServerRequest,
     approvals::{ThreadPlace, read_approval, text, thread_of},
+    notifications::{is_client_notification, is_codex_notification},
     thread_settings::{
         AllowedLoosening, changes_program, opens_thread, pin_settings, problem_of_thread, shown_request,
     },
@@ -14,7 +15,7 @@ use crate::{
     call_waits::DecidedMessage,
     command_words::{plain_name, without_shell},
     interceptor::{OpenSettings, ProxyAction, ProxyActions},
-    json_line::{DENIED, INVALID_REQUEST, Message, MessageKind, RequestId, shown_line},
+    json_line::{DENIED, INVALID_REQUEST, Message, MessageKind, RequestId, not_passed, shown_line},
 };
 
 /// Session of calls that come before there is a thread.
@@ -63,6 +64,9 @@ impl CodexProxy {
                     Some(ServerRequest::Held) => drop(self.from_server.insert(id, ServerRequest::Held)),
                     None => actions.push(ProxyAction::Notice("an answer of the client to no open request".to_owned())),
                 }
+            }
+            MessageKind::Notification { method } if !is_client_notification(method) => {
+                actions.push(ProxyAction::Notice(not_passed("the client", method)));
             }
             MessageKind::Notification { .. } | MessageKind::LooseError => actions.push(ProxyAction::ToAgent(line)),
         }
@@ -176,7 +180,11 @@ impl CodexProxy {
                         self.read_settings(&message.params(), actions);
                         true
                     }
-                    _ => true,
+                    method if is_codex_notification(method) => true,
+                    method => {
+                        actions.push(ProxyAction::Notice(not_passed("Codex", method)));
+                        false
+                    }
                 };
                 if passes {
                     actions.push(ProxyAction::ToClient(line));

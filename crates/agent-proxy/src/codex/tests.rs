@@ -137,6 +137,40 @@ fn questions_pass_and_unknown_requests_are_refused() {
 }
 
 #[test]
+fn a_message_without_an_id_passes_only_if_it_is_a_notification() {
+    let notification = |method: &str| json!({"method": method, "params": {"threadId": "t"}});
+    for method in [
+        "item/commandExecution/requestApproval",
+        "item/fileChange/requestApproval",
+        "item/permissions/requestApproval",
+        "mcpServer/elicitation/request",
+        "item/tool/call",
+        "item/tool/requestUserInput",
+        "execCommandApproval",
+        "applyPatchApproval",
+        "account/chatgptAuthTokens/refresh",
+        "item/future/requestApproval",
+    ] {
+        let mut actions = ProxyActions::new();
+        let line = notification(method).to_string().into_bytes();
+        Transcript::new().0.agent_line(line, Instant::now(), &mut actions);
+        assert!(matches!(actions[..], [ProxyAction::Notice(_)]), "{method}");
+    }
+    for method in ["thread/start", "turn/start", "config/value/write", "command/exec", "initialize", "item/started"] {
+        let mut actions = ProxyActions::new();
+        let line = notification(method).to_string().into_bytes();
+        Transcript::new().0.client_line(line, Instant::now(), &mut actions);
+        assert!(matches!(actions[..], [ProxyAction::Notice(_)]), "{method}");
+    }
+    for method in ["item/agentMessage/delta", "turn/diff/updated", "error", "warning", "account/updated"] {
+        let passed = notification(method);
+        assert_eq!(Transcript::new().codex(passed.clone()), json!([["client", passed]]), "{method}");
+    }
+    let initialized = json!({"method": "initialized"});
+    assert_eq!(Transcript::new().client(initialized.clone()), json!([["agent", initialized]]));
+}
+
+#[test]
 fn a_request_that_codex_settles_by_itself_waits_no_longer() {
     let mut transcript = Transcript::new();
     transcript.ask(json!(4));
