@@ -33,10 +33,11 @@ impl RequestId {
         Self(Value::from(text).to_string())
     }
 
-    /// Reads a number or a text.
+    /// Reads a whole number or a text. Another number would not come back as it was written.
     pub(crate) fn from_value(id: &Value) -> Option<Self> {
         match id {
-            Value::Number(_) | Value::String(_) => Some(Self(id.to_string())),
+            Value::Number(number) if !number.is_f64() => Some(Self(id.to_string())),
+            Value::String(_) => Some(Self(id.to_string())),
             _ => None,
         }
     }
@@ -159,7 +160,9 @@ impl<'a> Message<'a> {
             Some("null") if head.error.is_some() && head.method.is_none() => None,
             Some(id) => {
                 let id = serde_json::from_str(id).ok().and_then(|id| RequestId::from_value(&id));
-                Some(id.ok_or_else(|| malformed(INVALID_REQUEST, "id: expected a number or a text", None))?)
+                Some(id.ok_or_else(|| {
+                    malformed(INVALID_REQUEST, "id: expected a whole number of at most 64 bits, or a text", None)
+                })?)
             }
         };
         let is_answer = head.result.is_some() || head.error.is_some();
@@ -291,6 +294,8 @@ mod tests {
             (r#"{"id":1,"method":"a","result":{}}"#, INVALID_REQUEST),
             (r#"{"id":null,"method":"a"}"#, INVALID_REQUEST),
             (r#"{"id":[1],"method":"a"}"#, INVALID_REQUEST),
+            (r#"{"id":1.5,"method":"a"}"#, INVALID_REQUEST),
+            (r#"{"id":123456789012345678901234567890,"method":"a"}"#, INVALID_REQUEST),
             (r#"{"id":1}"#, INVALID_REQUEST),
             (r#"[{"id":1,"method":"a"}]"#, INVALID_REQUEST),
             ("17", INVALID_REQUEST),
