@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     AcpProxy, AgentRequest, ClientRequest, FORM, HeldPurpose, OWN_PREFIX,
-    modes::{ModeChange, OptionValue},
+    modes::{ChangeEffect, ModeChange, OptionValue},
     notifications::is_client_notification,
     setup::setup_calls,
     text, to_agent, to_client,
@@ -118,14 +118,23 @@ impl AcpProxy {
             "session/set_mode" | "session/set_config_option" => {
                 let params = message.params();
                 let session = text(&params, "sessionId").unwrap_or_default().to_owned();
-                let Some(change) = mode_change(method, &params) else { return Some(ClientRequest::Other) };
-                let request = ClientRequest::Change { session: session.clone(), change: change.clone() };
-                let is_open = match self.sessions.get(&session) {
-                    Some(state) => state.modes.is_open(&change),
-                    None => super::SessionModes::default().is_open(&change),
+                let Some(change) = mode_change(method, &params) else {
+                    let problem = "expected a text as modeId, or a text as configId and a text or a boolean as value";
+                    actions.push(to_client(FORM.error(&id.to_value(), INVALID_PARAMS, problem)));
+                    return None;
                 };
-                if !is_open {
-                    return Some(request);
+                let request = ClientRequest::Change { session: session.clone(), change: change.clone() };
+                let effect = match self.sessions.get(&session) {
+                    Some(state) => state.modes.effect(&change),
+                    None => super::SessionModes::default().effect(&change),
+                };
+                match effect {
+                    ChangeEffect::Harmless => return Some(request),
+                    ChangeEffect::MayNotAsk => {}
+                    ChangeEffect::Unannounced(problem) => {
+                        actions.push(to_client(FORM.error(&id.to_value(), INVALID_PARAMS, &problem)));
+                        return None;
+                    }
                 }
                 let arguments = match &change {
                     ModeChange::Mode(mode) => json!({ "mode": mode }),

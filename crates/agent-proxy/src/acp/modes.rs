@@ -38,6 +38,9 @@ const ASKING_WORDS: [&str; 9] =
 /// Words within the id, name or category of an option that says how an agent asks.
 const OPTION_PARTS: [&str; 7] = ["mode", "permission", "approv", "sandbox", "yolo", "trust", "ask"];
 
+/// Categories of options that are about the model only.
+const MODEL_CATEGORIES: [&str; 3] = ["model", "model_config", "thought_level"];
+
 /// Change that makes an agent ask.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ModeChange {
@@ -45,6 +48,28 @@ pub(super) enum ModeChange {
     Mode(String),
     /// Value of an option.
     Option { id: String, value: OptionValue },
+}
+
+/// Effect of a change that a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ChangeEffect {
+    /// The agent asks after it, or it is about something else.
+    Harmless,
+    /// Nothing shows that the agent asks after it.
+    MayNotAsk,
+    /// The agent has not announced it. The text names what it has announced.
+    Unannounced(String),
+}
+
+impl ChangeEffect {
+    fn unannounced(field: &str, given: &str, choices: &[&str]) -> Self {
+        let expected = if choices.is_empty() {
+            "nothing, because the agent has announced none".to_owned()
+        } else {
+            choices.join(", ")
+        };
+        Self::Unannounced(format!("{field}: {given:?}: expected {expected}"))
+    }
 }
 
 /// Value of an option.
@@ -138,6 +163,24 @@ fn is_about_asking(option: &Value) -> bool {
     !is_model && words.into_iter().any(|word| OPTION_PARTS.iter().any(|part| word.contains(part)))
 }
 
+/// Returns the effect of a value of an option.
+fn option_effect(option: &Value, value: &OptionValue) -> ChangeEffect {
+    let is_harmless = match value {
+        OptionValue::Text(value) => {
+            let choices: Vec<&str> = option_choices(option).into_iter().map(|(id, _)| id).collect();
+            if !choices.contains(&value.as_str()) {
+                return ChangeEffect::unannounced("value", value, &choices);
+            }
+            asking_rank(value).is_some() && !is_open_value(option, &value.as_str().into())
+        }
+        // Switches a mode off in which the agent acts without asking.
+        OptionValue::Switch(is_on) => !is_on && is_open_value(option, &true.into()),
+    };
+    let is_of_model = text(option, "category").is_some_and(|category| MODEL_CATEGORIES.contains(&category));
+    let is_current = option.get("currentValue") == Some(&value.to_json());
+    if is_harmless || is_of_model || is_current { ChangeEffect::Harmless } else { ChangeEffect::MayNotAsk }
+}
+
 /// Reports whether the value of an option lets an agent act without asking.
 fn is_open_value(option: &Value, value: &Value) -> bool {
     match value {
@@ -183,16 +226,27 @@ impl SessionModes {
         }
     }
 
-    /// Reports whether the agent would act without asking after a change.
-    pub(super) fn is_open(&self, change: &ModeChange) -> bool {
+    /// Returns the effect of a change that a client asks for. Of a mode whose name is not known, nothing shows that the agent asks in it.
+    pub(super) fn effect(&self, change: &ModeChange) -> ChangeEffect {
         match change {
-            ModeChange::Mode(mode) => is_open_mode(mode, mode_name(&self.modes, mode)),
+            ModeChange::Mode(mode) => {
+                let available = self.modes.get("availableModes").and_then(Value::as_array).into_iter().flatten();
+                let choices: Vec<&str> = available.filter_map(|mode| text(mode, "id")).collect();
+                if !choices.contains(&mode.as_str()) {
+                    return ChangeEffect::unannounced("modeId", mode, &choices);
+                }
+                let is_current = self.current() == Some(mode.as_str());
+                let asks = asking_rank(mode).is_some() && !is_open_mode(mode, mode_name(&self.modes, mode));
+                if is_current || asks { ChangeEffect::Harmless } else { ChangeEffect::MayNotAsk }
+            }
             ModeChange::Option { id, value } => {
-                let value = value.to_json();
-                match self.options.as_array().into_iter().flatten().find(|option| text(option, "id") == Some(id)) {
-                    Some(option) => is_open_value(option, &value),
-                    // Of an unknown option its words count.
-                    None => is_open_value(&json!({ "id": id, "category": "mode" }), &value),
+                let options = || self.options.as_array().into_iter().flatten();
+                match options().find(|option| text(option, "id") == Some(id)) {
+                    Some(option) => option_effect(option, value),
+                    None => {
+                        let ids: Vec<&str> = options().filter_map(|option| text(option, "id")).collect();
+                        ChangeEffect::unannounced("configId", id, &ids)
+                    }
                 }
             }
         }
@@ -267,7 +321,7 @@ impl SessionModes {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{ModeChange, OpenMode, OptionValue, SessionModes, is_open_mode};
+    use super::{ChangeEffect, ModeChange, OpenMode, OptionValue, SessionModes, is_open_mode};
 
     #[test]
     fn a_mode_is_known_by_its_words() {
@@ -334,6 +388,67 @@ mod tests {
             session.update(&described);
             assert_eq!(session.needed_changes(), want, "{case}");
         }
+    }
+
+    #[test]
+    fn a_client_changes_only_to_what_the_agent_announced_and_freely_only_to_what_asks() {
+        let option = |id: &str, category: &str, current: Value, values: &[&str]| {
+            let choices: Vec<Value> = values.iter().map(|value| json!({"value": value, "name": value})).collect();
+            json!({"id": id, "name": id, "category": category, "currentValue": current, "options": choices})
+        };
+        let mut session = SessionModes::default();
+        session.update(&modes("build", &["default", "plan", "build", "trust", "yolo", "auto-high", "brave"]));
+        session.update(&json!({"configOptions": [
+            option("mode", "mode", json!("ask"), &["ask", "auto", "no-confirm"]),
+            option("model", "model", json!("a"), &["a", "auto"]),
+            option("other", "_x", json!("1"), &["1", "2"]),
+            option("auto_approve", "_x", json!(true), &[]),
+            option("brave", "_x", json!(false), &[]),
+        ]}));
+        let mode = |id: &str| ModeChange::Mode(id.to_owned());
+        let text = |id: &str, value: &str| ModeChange::Option {
+            id: id.to_owned(),
+            value: OptionValue::Text(value.to_owned()),
+        };
+        let switch = |id: &str, value| ModeChange::Option { id: id.to_owned(), value: OptionValue::Switch(value) };
+        for change in [
+            mode("default"),
+            mode("plan"),
+            mode("build"),
+            text("mode", "ask"),
+            text("model", "auto"),
+            text("other", "1"),
+            switch("auto_approve", false),
+            switch("brave", false),
+        ] {
+            assert_eq!(session.effect(&change), ChangeEffect::Harmless, "{change:?}");
+        }
+        for change in [
+            mode("trust"),
+            mode("yolo"),
+            mode("auto-high"),
+            mode("brave"),
+            text("mode", "auto"),
+            text("mode", "no-confirm"),
+            text("other", "2"),
+            switch("brave", true),
+        ] {
+            assert_eq!(session.effect(&change), ChangeEffect::MayNotAsk, "{change:?}");
+        }
+        for (change, problem) in [
+            (mode("skip"), "modeId: \"skip\": expected default, plan, build, trust, yolo, auto-high, brave"),
+            (mode("Default"), "modeId: \"Default\": expected default, plan, build, trust, yolo, auto-high, brave"),
+            (text("mode", "yolo"), "value: \"yolo\": expected ask, auto, no-confirm"),
+            (text("theme", "x"), "configId: \"theme\": expected mode, model, other, auto_approve, brave"),
+        ] {
+            assert_eq!(session.effect(&change), ChangeEffect::Unannounced(problem.to_owned()));
+        }
+        assert_eq!(
+            SessionModes::default().effect(&mode("default")),
+            ChangeEffect::Unannounced(
+                "modeId: \"default\": expected nothing, because the agent has announced none".to_owned()
+            )
+        );
     }
 
     #[test]

@@ -273,12 +273,22 @@ fn a_session_of_an_agent_that_will_not_ask_is_refused() {
 
 #[test]
 fn a_client_that_loosens_the_agent_needs_an_approval() {
-    let change = json!({"jsonrpc": "2.0", "id": "m", "method": "session/set_mode", "params": {"sessionId": "s", "modeId": "yolo"}});
+    let change = |id: Value, mode: Value| json!({"jsonrpc": "2.0", "id": id, "method": "session/set_mode", "params": {"sessionId": "s", "modeId": mode}});
     let mut transcript = Transcript::asking();
-    assert_eq!(transcript.client(change.clone()), json!([["decide", "set_mode", {"mode": "yolo"}]]));
-    assert_eq!(transcript.decide(0, CallDecision::Allow), json!([["agent", change]]));
-    transcript.client(json!({"id": 9, "method": "session/set_mode", "params": {"sessionId": "s", "modeId": "yolo"}}));
+    let early = transcript.client(change(json!("e"), json!("default")));
+    assert_eq!(early[0][1]["error"]["code"], -32602, "nothing is announced yet");
+    transcript.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/x", "mcpServers": []}}));
+    transcript.agent(opened("default"));
+    let auto = change(json!("m"), json!("auto"));
+    assert_eq!(transcript.client(auto.clone()), json!([["decide", "set_mode", {"mode": "auto"}]]));
+    assert_eq!(transcript.decide(0, CallDecision::Allow), json!([["agent", auto]]));
+    transcript.client(change(json!(9), json!("auto")));
     assert_eq!(transcript.decide(1, denied())[0][1]["error"]["code"], -32003);
+    for mode in [json!("trust"), json!("yolo"), json!(5), json!(null)] {
+        let refused = transcript.client(change(json!("u"), mode.clone()));
+        assert_eq!(refused[0][1]["error"]["code"], -32602, "{mode}");
+        assert_eq!(refused.as_array().unwrap().len(), 1, "{mode}");
+    }
     let server = json!({"jsonrpc": "2.0", "id": 2, "method": "session/new",
         "params": {"cwd": "/x", "mcpServers": [{"name": "x", "command": "/x"}], "_meta": {"a": 1}}});
     assert_eq!(transcript.client(server.clone())[1][1], "set_meta");
