@@ -14,6 +14,7 @@ mod json_line;
 mod line_reader;
 mod open_requests;
 mod proxy;
+mod unknown_members;
 
 pub use acp::{AcpOptions, AcpProxy, EditorApprovals, GuardedAgent, InnerGuard};
 pub use agent_call::{AgentCall, CallAnswer, CallDecision, CallLinks, Decider, GateNotice};

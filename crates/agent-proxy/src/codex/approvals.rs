@@ -5,7 +5,77 @@ use serde_json::{Map, Value, json};
 use crate::{
     agent_call::AgentCall,
     command_words::{line_of_words, plain_name, split_words, without_shell},
+    unknown_members::{add_unknown_call, unknown_members},
 };
+
+/// Members of an approval that its calls are made of, or that describe it.
+const MEMBERS: [(&str, &[&str]); 6] = [
+    (
+        "item/commandExecution/requestApproval",
+        &[
+            "threadId",
+            "turnId",
+            "itemId",
+            "approvalId",
+            "startedAtMs",
+            "environmentId",
+            "kind",
+            "command",
+            "cwd",
+            "reason",
+            "commandActions",
+            "networkApprovalContext",
+            "additionalPermissions",
+            "availableDecisions",
+            "proposedExecpolicyAmendment",
+            "proposedNetworkPolicyAmendments",
+        ],
+    ),
+    ("item/fileChange/requestApproval", &["threadId", "turnId", "itemId", "startedAtMs", "reason", "grantRoot"]),
+    (
+        "item/permissions/requestApproval",
+        &["threadId", "turnId", "itemId", "startedAtMs", "environmentId", "cwd", "permissions", "reason"],
+    ),
+    (
+        "mcpServer/elicitation/request",
+        &[
+            "threadId",
+            "turnId",
+            "serverName",
+            "environmentId",
+            "_meta",
+            "mode",
+            "message",
+            "requestedSchema",
+            "title",
+            "description",
+            "challenge",
+            "url",
+            "elicitationId",
+        ],
+    ),
+    ("execCommandApproval", &["conversationId", "callId", "approvalId", "command", "cwd", "parsedCmd", "reason"]),
+    ("applyPatchApproval", &["conversationId", "callId", "fileChanges", "grantRoot", "reason"]),
+];
+/// Members of a change of a file.
+const CHANGE_MEMBERS: [&str; 4] = ["path", "kind", "diff", "content"];
+/// The same in the older protocol.
+const LEGACY_CHANGE_MEMBERS: [&str; 4] = ["type", "content", "unified_diff", "move_path"];
+/// Members of the approval of a tool of an MCP server.
+const TOOL_MEMBERS: [&str; 12] = [
+    "codex_approval_kind",
+    "tool_name",
+    "tool",
+    "tool_params",
+    "tool_params_display",
+    "tool_title",
+    "tool_description",
+    "persist",
+    "source",
+    "connector_id",
+    "connector_name",
+    "connector_description",
+];
 
 /// Kind of an approval: it has an answer of its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,13 +151,18 @@ pub(super) fn read_approval(
 ) -> Option<Result<CodexApproval, String>> {
     let approval = |kind, item: Option<&str>, calls| CodexApproval { kind, item: item.map(str::to_owned), calls };
     let item = text(params, "itemId");
-    Some(match method {
+    let mut unknown = MEMBERS
+        .iter()
+        .find(|(approval, _)| *approval == method)
+        .map_or_else(Map::new, |(_, known)| unknown_members(params, known));
+    let read = match method {
         "item/commandExecution/requestApproval" => {
             let id = text(params, "approvalId").or(item);
             command_call(params, place, id).map(|call| approval(ApprovalKind::Item, item, vec![call]))
         }
         "item/fileChange/requestApproval" => match item.and_then(changes) {
             Some(changes) => {
+                add_unknown_changes(&mut unknown, changes.iter(), &CHANGE_MEMBERS);
                 file_calls(&changes, params, place, item).map(|calls| approval(ApprovalKind::Item, item, calls))
             }
             None => Err("the change is not known: no item/started with this itemId came before".to_owned()),
@@ -101,6 +176,10 @@ pub(super) fn read_approval(
         "mcpServer/elicitation/request" => {
             let is_approval = |meta: &&Value| meta.get("codex_approval_kind").is_some_and(|kind| !kind.is_null());
             let meta = params.get("_meta").filter(is_approval)?;
+            unknown.extend(unknown_members(meta, &TOOL_MEMBERS));
+            if let Some(odd) = meta.get("tool_params").filter(|odd| !odd.is_object() && !odd.is_null()) {
+                unknown.insert("tool_params".to_owned(), odd.clone());
+            }
             Ok(approval(ApprovalKind::McpTool, None, vec![mcp_call(params, meta, place)]))
         }
         "execCommandApproval" => {
@@ -116,11 +195,28 @@ pub(super) fn read_approval(
                 None => Err("command: expected a list of texts".to_owned()),
             }
         }
-        "applyPatchApproval" => legacy_changes(params)
-            .and_then(|changes| file_calls(&changes, params, place, text(params, "callId")))
-            .map(|calls| approval(ApprovalKind::Legacy, None, calls)),
+        "applyPatchApproval" => {
+            let changes = params.get("fileChanges").and_then(Value::as_object).into_iter().flatten();
+            add_unknown_changes(&mut unknown, changes.map(|(_, change)| change), &LEGACY_CHANGE_MEMBERS);
+            legacy_changes(params)
+                .and_then(|changes| file_calls(&changes, params, place, text(params, "callId")))
+                .map(|calls| approval(ApprovalKind::Legacy, None, calls))
+        }
         _ => return None,
-    })
+    };
+    Some(read.map(|mut approval| {
+        add_unknown_call(&mut approval.calls, method, unknown);
+        approval
+    }))
+}
+
+/// Adds the unknown members of changes of files, and of their kinds.
+fn add_unknown_changes<'a>(unknown: &mut Map<String, Value>, changes: impl Iterator<Item = &'a Value>, known: &[&str]) {
+    for change in changes {
+        unknown.extend(unknown_members(change, known));
+        unknown
+            .extend(change.get("kind").map(|kind| unknown_members(kind, &["type", "move_path"])).into_iter().flatten());
+    }
 }
 
 fn command_call(params: &Value, place: ThreadPlace<'_>, id: Option<&str>) -> Result<AgentCall, String> {
@@ -133,7 +229,12 @@ fn command_call(params: &Value, place: ThreadPlace<'_>, id: Option<&str>) -> Res
             ("permissions", "additionalPermissions"),
         ],
     );
-    match (text(params, "kind").unwrap_or("command"), text(params, "command")) {
+    let kind = match params.get("kind") {
+        None | Some(Value::Null) => "command",
+        Some(Value::String(kind)) => kind,
+        Some(other) => return Err(format!("kind: {other}: expected command or writeStdin")),
+    };
+    match (kind, text(params, "command")) {
         ("command", Some(command)) if arguments.contains_key("network") => {
             // About the connection, not about the command, which runs already.
             arguments.insert("command".to_owned(), command.into());
@@ -166,7 +267,7 @@ fn stdin_arguments(line: &str) -> Map<String, Value> {
 }
 
 /// Returns a call for each file of a change, and for the folder that it would open for the whole session.
-fn file_calls(
+pub(super) fn file_calls(
     changes: &[Value],
     params: &Value,
     place: ThreadPlace<'_>,
@@ -355,6 +456,54 @@ mod tests {
         ] {
             assert_eq!(calls(method, params), want, "{case}");
         }
+    }
+
+    #[test]
+    fn members_that_the_proxy_does_not_know_are_decided_too() {
+        const COMMAND: &str = "item/commandExecution/requestApproval";
+        const ELICITATION: &str = "mcpServer/elicitation/request";
+        let tool = |more: Value| {
+            let mut meta = json!({"codex_approval_kind": "mcp_tool_call", "tool_name": "y"});
+            meta.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"serverName": "x", "_meta": meta})
+        };
+        for (method, params, first, members) in [
+            (COMMAND, json!({"command": "ls", "stdin": "rm x"}), "exec_command", json!({"stdin": "rm x"})),
+            (COMMAND, json!({"command": "ls", "env": {"A": "b"}}), "exec_command", json!({"env": {"A": "b"}})),
+            (COMMAND, json!({"command": "ls", "Kind": "x"}), "exec_command", json!({"Kind": "x"})),
+            (
+                "item/permissions/requestApproval",
+                json!({"permissions": {}, "scope": "session"}),
+                "request_permissions",
+                json!({"scope": "session"}),
+            ),
+            ("item/fileChange/requestApproval", json!({"itemId": "i", "mode": 511}), "write", json!({"mode": 511})),
+            (
+                "execCommandApproval",
+                json!({"command": ["ls"], "env": {"A": "b"}}),
+                "exec_command",
+                json!({"env": {"A": "b"}}),
+            ),
+            (
+                "applyPatchApproval",
+                json!({"fileChanges": {"/a": {"type": "add", "content": "x", "mode": 511}}}),
+                "write",
+                json!({"mode": 511}),
+            ),
+            (ELICITATION, tool(json!({"tool_params": ["a"]})), "mcp__x__y", json!({"tool_params": ["a"]})),
+            (ELICITATION, tool(json!({"env": {"A": "b"}})), "mcp__x__y", json!({"env": {"A": "b"}})),
+        ] {
+            let calls = calls(method, params.clone());
+            let last = calls.as_array().and_then(|calls| calls.last()).unwrap();
+            assert_eq!((&calls[0][0], &last[0]), (&json!(first), &json!("unknown_members")), "{params}");
+            assert_eq!(last[1]["members"], members, "{params}");
+        }
+        let empty = json!({"command": "ls", "stdin": null, "env": {}});
+        assert_eq!(calls(COMMAND, empty), json!([["exec_command", {"command": "ls"}]]));
+        assert_eq!(
+            calls(COMMAND, json!({"command": "ls", "kind": 5})),
+            json!("kind: 5: expected command or writeStdin")
+        );
     }
 
     #[test]
