@@ -5,6 +5,7 @@
 mod approvals;
 mod messages;
 mod notifications;
+mod run_checks;
 #[cfg(test)]
 mod tests;
 mod thread_settings;
@@ -25,7 +26,8 @@ use crate::{
     line_reader::LARGEST_LINE,
     open_requests::OpenRequests,
 };
-use approvals::{ApprovalKind, FileChanges};
+use approvals::ApprovalKind;
+use run_checks::KnownItem;
 use thread_settings::AllowedLoosening;
 
 pub use version::{CodexVersion, PROVEN_VERSION};
@@ -73,20 +75,6 @@ enum ServerRequest {
 enum HeldPurpose {
     Approval { id: RequestId, kind: ApprovalKind, item: Option<String> },
     ClientRequest { id: RequestId, method: String, params: Value },
-}
-
-/// What was decided about the command of an item.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ItemDecision {
-    Allowed { command: String },
-    Denied,
-}
-
-/// Item of a thread, as far as it is known.
-#[derive(Clone, Debug, Default)]
-struct KnownItem {
-    changes: Option<FileChanges>,
-    decision: Option<ItemDecision>,
 }
 
 /// Thread of Codex.

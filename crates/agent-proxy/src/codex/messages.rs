@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    ClientRequest, CodexProxy, FORM, FileChanges, HeldPurpose, ItemDecision, KnownItem, OWN_PREFIX, ServerRequest,
+    ClientRequest, CodexProxy, FORM, HeldPurpose, OWN_PREFIX, ServerRequest,
     approvals::{ThreadPlace, read_approval, text, thread_of},
     notifications::{is_client_notification, is_codex_notification},
     thread_settings::{
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     agent_call::AgentCall,
     call_waits::DecidedMessage,
-    command_words::{plain_name, without_shell},
+    command_words::plain_name,
     interceptor::{OpenSettings, ProxyAction, ProxyActions},
     json_line::{DENIED, INVALID_REQUEST, Message, MessageKind, RequestId, not_passed, shown_line},
 };
@@ -31,8 +31,6 @@ const PASSED: [&str; 6] = [
     "attestation/generate",
     "currentTime/read",
 ];
-/// Most items that are kept.
-const MOST_ITEMS: usize = 512;
 
 impl CodexProxy {
     pub(super) fn read_client(&mut self, line: Vec<u8>, actions: &mut ProxyActions) {
@@ -106,7 +104,7 @@ impl CodexProxy {
         actions.push(ProxyAction::ToAgent(line));
     }
 
-    fn client_call(&self, session: &str, tool: &str, arguments: Map<String, Value>) -> AgentCall {
+    pub(super) fn client_call(&self, session: &str, tool: &str, arguments: Map<String, Value>) -> AgentCall {
         let cwd = self.cwd_of(session).to_owned();
         AgentCall { session: session.to_owned(), id: None, tool: tool.to_owned(), arguments, cwd }
     }
@@ -125,7 +123,7 @@ impl CodexProxy {
         self.hold(purpose, session, vec![call], actions);
     }
 
-    fn cwd_of(&self, thread: &str) -> &str {
+    pub(super) fn cwd_of(&self, thread: &str) -> &str {
         self.threads.get(thread).and_then(|thread| thread.cwd.as_deref()).unwrap_or(&self.options.cwd)
     }
 
@@ -221,6 +219,9 @@ impl CodexProxy {
         match read_approval(method, params, place, changes) {
             Some(Ok(approval)) => {
                 self.from_server.insert(id.clone(), ServerRequest::Held);
+                if let Some(item) = &approval.item {
+                    self.item_waits(&thread, item, &approval.calls);
+                }
                 let purpose = HeldPurpose::Approval { id, kind: approval.kind, item: approval.item };
                 self.hold(purpose, &thread, approval.calls, actions);
             }
@@ -315,61 +316,6 @@ impl CodexProxy {
         known.turn = turn.filter(|_| is_started).map(str::to_owned);
     }
 
-    fn item(&mut self, thread: &str, item: &str) -> &mut KnownItem {
-        let key = (thread.to_owned(), item.to_owned());
-        if !self.items.contains_key(&key) {
-            self.item_order.push_back(key.clone());
-            while self.item_order.len() > MOST_ITEMS {
-                if let Some(oldest) = self.item_order.pop_front() {
-                    self.items.remove(&oldest);
-                }
-            }
-        }
-        self.items.entry(key).or_default()
-    }
-
-    fn read_changes(&mut self, params: &Value) {
-        let (Some(thread), Some(item)) = (thread_of(params), text(params, "itemId")) else { return };
-        if let Some(changes) = params.get("changes").and_then(Value::as_array) {
-            self.item(thread, item).changes = Some(changes.clone());
-        }
-    }
-
-    /// Keeps the changes of an item, and compares a command that ran with what was decided.
-    fn read_item(&mut self, is_completed: bool, params: &Value, actions: &mut ProxyActions) {
-        let (Some(thread), Some(item)) = (thread_of(params), params.get("item")) else { return };
-        let Some(id) = text(item, "id") else { return };
-        if !is_completed {
-            if text(item, "type") == Some("fileChange") {
-                let changes: Option<FileChanges> = item.get("changes").and_then(Value::as_array).cloned();
-                self.item(thread, id).changes = changes;
-            }
-            return;
-        }
-        let key = (thread.to_owned(), id.to_owned());
-        self.item_order.retain(|known| *known != key);
-        let Some(KnownItem { decision: Some(decision), .. }) = self.items.remove(&key) else { return };
-        let (Some("commandExecution"), Some(status @ ("completed" | "failed"))) =
-            (text(item, "type"), text(item, "status"))
-        else {
-            return;
-        };
-        let ran = without_shell(text(item, "command").unwrap_or_default());
-        let is_as_decided = match decision {
-            ItemDecision::Allowed { command } => command == ran,
-            // One that was refused may be reported as failed.
-            ItemDecision::Denied => status == "failed",
-        };
-        if !is_as_decided {
-            let mut arguments = Map::from_iter([("command".to_owned(), Value::from(ran))]);
-            if let Some(cwd) = text(item, "cwd") {
-                arguments.insert("workdir".to_owned(), cwd.into());
-            }
-            let call = AgentCall { id: Some(id.to_owned()), ..self.client_call(thread, "exec_command", arguments) };
-            actions.push(ProxyAction::Report(call));
-        }
-    }
-
     /// Ends the wait for a request that Codex has settled by itself. False if it is not held here.
     fn is_resolved(&mut self, params: &Value, actions: &mut ProxyActions) -> bool {
         let Some(meant) = params.get("requestId").and_then(RequestId::from_value) else { return false };
@@ -390,12 +336,8 @@ impl CodexProxy {
                 if let Err(reason) = &outcome {
                     actions.push(ProxyAction::Notice(format!("denied: {reason}")));
                 }
-                let command = calls.first().filter(|call| call.tool == "exec_command");
-                if let (Some(item), Some(call)) = (item, command) {
-                    let command = call.arguments.get("command").and_then(Value::as_str).unwrap_or_default().to_owned();
-                    let decision =
-                        if outcome.is_ok() { ItemDecision::Allowed { command } } else { ItemDecision::Denied };
-                    self.item(&session, &item).decision = Some(decision);
+                if let Some(item) = item {
+                    self.item_decided(&session, &item, calls, outcome.is_ok());
                 }
                 actions.push(ProxyAction::ToAgent(FORM.result(&id, &kind.answer(outcome.is_ok()))));
             }

@@ -179,22 +179,114 @@ fn a_request_that_codex_settles_by_itself_waits_no_longer() {
     assert_eq!(transcript.decide(0, CallDecision::Allow), json!([]));
 }
 
+fn completed(kind: &str, status: &str, more: Value) -> Value {
+    let mut item = json!({"type": kind, "id": "i", "status": status});
+    item.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"method": "item/completed", "params": {"threadId": "t", "item": item}})
+}
+
+/// Reports of a message that passes.
+fn reports(transcript: &mut Transcript, message: Value) -> Value {
+    let mut actions = transcript.codex(message.clone());
+    let passed = actions.as_array_mut().unwrap().pop().unwrap();
+    assert_eq!(passed, json!(["client", message]));
+    actions
+}
+
 #[test]
 fn a_command_that_ran_in_another_form_is_reported() {
-    for (decision, command, want) in [
-        (CallDecision::Allow, "/bin/bash -lc 'touch x'", json!([])),
-        (CallDecision::Allow, "/bin/bash -lc 'rm x'", json!([["report", "exec_command", {"command": "rm x"}]])),
-        (denied(), "/bin/bash -lc 'touch x'", json!([["report", "exec_command", {"command": "touch x"}]])),
+    let report = |command: &str, workdir: Option<&str>| {
+        let mut arguments = json!({"command": command});
+        if let Some(workdir) = workdir {
+            arguments["workdir"] = workdir.into();
+        }
+        json!([["report", "exec_command", arguments]])
+    };
+    for (case, decision, status, command, cwd, want) in [
+        ("the same", Some(CallDecision::Allow), "completed", "touch x", Some("/w"), json!([])),
+        ("the same that failed", Some(CallDecision::Allow), "failed", "touch x", None, json!([])),
+        ("another", Some(CallDecision::Allow), "completed", "rm x", None, report("rm x", None)),
+        ("another that failed", Some(CallDecision::Allow), "failed", "rm x", None, report("rm x", None)),
+        ("elsewhere", Some(CallDecision::Allow), "completed", "touch x", Some("/etc"), report("touch x", Some("/etc"))),
+        ("denied", Some(denied()), "completed", "touch x", None, report("touch x", None)),
+        ("denied, and failed", Some(denied()), "failed", "touch x", None, json!([])),
+        ("declined", Some(denied()), "declined", "touch x", None, json!([])),
+        ("not decided", None, "completed", "touch x", None, report("touch x", None)),
     ] {
         let mut transcript = Transcript::new();
         transcript.ask(json!(0));
-        transcript.decide(0, decision);
-        let done = json!({"method": "item/completed", "params": {"threadId": "t", "item": {"type": "commandExecution",
-            "id": "i", "command": command, "status": "completed"}}});
-        let mut want = want;
-        want.as_array_mut().unwrap().push(json!(["client", done]));
-        assert_eq!(transcript.codex(done), want, "{command}");
+        if let Some(decision) = decision {
+            transcript.decide(0, decision);
+        }
+        let mut ran = json!({"command": format!("/bin/bash -lc '{command}'")});
+        if let Some(cwd) = cwd {
+            ran["cwd"] = cwd.into();
+        }
+        let done = completed("commandExecution", status, ran);
+        assert_eq!(reports(&mut transcript, done.clone()), want, "{case}");
+        assert_eq!(reports(&mut transcript, done), json!([]), "{case}, again");
     }
+    let mut late = Transcript::new();
+    late.ask(json!(0));
+    late.decide(0, denied());
+    let done = |status| completed("commandExecution", status, json!({"command": "touch x"}));
+    assert_eq!(reports(&mut late, done("failed")), json!([]));
+    assert_eq!(reports(&mut late, done("completed")), report("touch x", None), "denied, failed, and ran after that");
+}
+
+#[test]
+fn a_change_of_files_that_ran_in_another_form_is_reported() {
+    let change = |path: &str, kind: &str, diff: &str| json!({"path": path, "kind": {"type": kind}, "diff": diff});
+    let asked = change("/a", "add", "x");
+    for (case, decision, status, changes, want) in [
+        ("the same", Some(CallDecision::Allow), "completed", json!([asked]), json!([])),
+        ("no list", Some(CallDecision::Allow), "completed", json!([]), json!([])),
+        (
+            "another file",
+            Some(CallDecision::Allow),
+            "completed",
+            json!([asked, change("/etc/x", "add", "x")]),
+            json!([["report", "write", {"path": "/etc/x", "diff": "x"}]]),
+        ),
+        (
+            "another text",
+            Some(CallDecision::Allow),
+            "failed",
+            json!([change("/a", "add", "y")]),
+            json!([["report", "write", {"path": "/a", "diff": "y"}]]),
+        ),
+        (
+            "another kind",
+            Some(CallDecision::Allow),
+            "completed",
+            json!([change("/a", "delete", "x")]),
+            json!([["report", "delete", {"path": "/a", "diff": "x"}]]),
+        ),
+        ("denied", Some(denied()), "completed", json!([]), json!([["report", "write", {"path": "/a", "diff": "x"}]])),
+        ("denied, and failed", Some(denied()), "failed", json!([asked]), json!([])),
+        ("not decided", None, "completed", json!([asked]), json!([["report", "write", {"path": "/a", "diff": "x"}]])),
+    ] {
+        let mut transcript = Transcript::new();
+        let item = json!({"type": "fileChange", "id": "i", "changes": [asked]});
+        transcript.codex(json!({"method": "item/started", "params": {"threadId": "t", "item": item}}));
+        let params = json!({"threadId": "t", "itemId": "i"});
+        transcript.codex(json!({"id": 1, "method": "item/fileChange/requestApproval", "params": params}));
+        if let Some(decision) = decision {
+            transcript.decide(0, decision);
+        }
+        let done = completed("fileChange", status, json!({"changes": changes}));
+        assert_eq!(reports(&mut transcript, done), want, "{case}");
+    }
+    let mut updated = Transcript::new();
+    let item = json!({"type": "fileChange", "id": "i", "changes": [asked]});
+    updated.codex(json!({"method": "item/started", "params": {"threadId": "t", "item": item}}));
+    let params = json!({"threadId": "t", "itemId": "i"});
+    updated.codex(json!({"id": 1, "method": "item/fileChange/requestApproval", "params": params}));
+    let params = json!({"threadId": "t", "itemId": "i", "changes": [change("/etc/x", "add", "E")]});
+    updated.codex(json!({"method": "item/fileChange/patchUpdated", "params": params}));
+    updated.decide(0, CallDecision::Allow);
+    let done = completed("fileChange", "completed", json!({}));
+    assert_eq!(reports(&mut updated, done), json!([["report", "write", {"path": "/etc/x", "diff": "E"}]]));
 }
 
 fn open_thread(transcript: &mut Transcript) {
