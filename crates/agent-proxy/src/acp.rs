@@ -4,9 +4,11 @@
 
 mod agent_side;
 mod agents;
+mod call_files;
 mod client_side;
 mod decisions;
 mod editor_questions;
+mod known_calls;
 mod mode_forcing;
 mod modes;
 mod notifications;
@@ -30,9 +32,10 @@ use crate::{
 
 pub use agents::{GuardedAgent, InnerGuard};
 use editor_questions::EditorQuestions;
+use known_calls::ToolCalls;
 use mode_forcing::ModeForcing;
 use modes::{ModeChange, SessionModes};
-use tool_calls::{CallPlace, TitleMeaning, ToolCalls};
+use tool_calls::{CallPlace, TitleMeaning};
 
 /// Form of the lines.
 const FORM: LineForm = LineForm::Marked;

@@ -7,7 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AcpProxy, AgentRequest, ClientRequest, FORM, HeldPurpose, OWN_PREFIX, PermissionOptions, REQUEST_PERMISSION,
-    notifications::is_agent_notification, setup::hide_value, text, to_agent, to_client, tool_calls::calls_of,
+    known_calls::CallEnd,
+    notifications::is_agent_notification,
+    setup::{hide_value, setup_switches},
+    text, to_agent, to_client,
+    tool_calls::calls_of,
 };
 use crate::{
     agent_call::AgentCall,
@@ -16,6 +20,7 @@ use crate::{
     json_line::{
         CANCELLED, DENIED, INVALID_PARAMS, INVALID_REQUEST, Message, MessageKind, RequestId, not_passed, shown_line,
     },
+    unknown_members::{add_unknown_call, unknown_members},
 };
 
 /// Requests of an agent that do nothing by themselves: they are about a terminal that was allowed, or ask the person something.
@@ -27,6 +32,22 @@ const HARMLESS: [&str; 6] = [
     "elicitation/create",
     "session/elicitation",
 ];
+
+/// Members of a permission.
+const PERMISSION_MEMBERS: [&str; 4] = ["sessionId", "toolCall", "options", "_meta"];
+/// Members of the tool call in a permission.
+const TOOL_CALL_MEMBERS: [&str; 10] =
+    ["toolCallId", "title", "name", "kind", "status", "content", "locations", "rawInput", "rawOutput", "_meta"];
+
+/// Returns the members of a request that its call is made of. None if it has all of them.
+fn request_members(method: &str) -> Option<&'static [&'static str]> {
+    match method {
+        "fs/read_text_file" => Some(&["sessionId", "path", "line", "limit", "_meta"]),
+        "fs/write_text_file" => Some(&["sessionId", "path", "content", "_meta"]),
+        "terminal/create" => Some(&["sessionId", "command", "args", "env", "cwd", "outputByteLimit", "_meta"]),
+        _ => None,
+    }
+}
 
 /// Head of an update.
 #[derive(Deserialize)]
@@ -155,8 +176,14 @@ impl AcpProxy {
         };
         match calls {
             Ok(call) => {
+                let mut calls = vec![call];
+                if let Some(known) = request_members(&method) {
+                    let mut unknown = unknown_members(&params, known);
+                    unknown.extend(setup_switches(&params).map(|switches| ("_meta".to_owned(), switches.into())));
+                    add_unknown_call(&mut calls, &method, unknown);
+                }
                 let purpose = HeldPurpose::AgentRequest { id, method, params };
-                self.hold(purpose, &session, vec![call], actions);
+                self.hold(purpose, &session, calls, actions);
             }
             Err(problem) => {
                 self.from_agent.remove(&id);
@@ -228,7 +255,13 @@ impl AcpProxy {
         };
         let call_id = tool_call.get("toolCallId").and_then(Value::as_str).map(str::to_owned);
         let described = self.tool_calls.describe(session, call_id.as_deref().unwrap_or_default(), tool_call);
-        let calls = calls_of(self.place(session), call_id.as_deref(), &described);
+        let mut calls = calls_of(self.place(session), call_id.as_deref(), &described);
+        let mut unknown = unknown_members(params, &PERMISSION_MEMBERS);
+        unknown.extend(unknown_members(&Value::Object(tool_call.clone()), &TOOL_CALL_MEMBERS));
+        add_unknown_call(&mut calls, REQUEST_PERMISSION, unknown);
+        if let Some(id) = &call_id {
+            self.tool_calls.wait(session, id);
+        }
         let purpose =
             HeldPurpose::Permission { id, tool_call: call_id, options: PermissionOptions::from_list(options) };
         self.hold(purpose, session, calls, actions);
@@ -270,14 +303,13 @@ impl AcpProxy {
                 let params = message.params();
                 let Some(update) = params.get("update").and_then(Value::as_object) else { return true };
                 let Some(id) = update.get("toolCallId").and_then(Value::as_str) else { return true };
+                if kind == "tool_call" {
+                    self.tool_calls.begin(&session, id);
+                }
                 self.tool_calls.describe(&session, id, update);
-                match update.get("status").and_then(Value::as_str) {
-                    Some("completed") => {
-                        let ran = self.completed(&session, id);
-                        actions.extend(ran.into_iter().map(ProxyAction::Report));
-                    }
-                    Some("failed") => self.tool_calls.forget_denied(&session, id),
-                    _ => {}
+                if let Some(end) = CallEnd::from_status(update.get("status").and_then(Value::as_str)) {
+                    let ran = self.call_ended(&session, id, end);
+                    actions.extend(ran.into_iter().map(ProxyAction::Report));
                 }
                 true
             }
@@ -302,9 +334,9 @@ impl AcpProxy {
         }
     }
 
-    fn completed(&mut self, session: &str, id: &str) -> Vec<AgentCall> {
+    fn call_ended(&mut self, session: &str, id: &str, end: CallEnd) -> Vec<AgentCall> {
         let mut calls = std::mem::take(&mut self.tool_calls);
-        let ran = calls.complete(self.place(session), id);
+        let ran = calls.end(self.place(session), id, end);
         self.tool_calls = calls;
         ran
     }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    AcpProxy, AgentRequest, ClientRequest, FORM, HeldPurpose, PermissionOptions, to_agent, to_client,
-    tool_calls::KnownDecision,
+    AcpProxy, AgentRequest, ClientRequest, FORM, HeldPurpose, PermissionOptions, known_calls::KnownDecision, to_agent,
+    to_client,
 };
 use crate::{
     call_waits::DecidedMessage,

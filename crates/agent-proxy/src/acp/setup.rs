@@ -36,11 +36,8 @@ pub(super) fn setup_calls(method: &str, params: &Value, cwd: &str) -> Result<Vec
     }
     match params.get("_meta") {
         None | Some(Value::Null) => {}
-        Some(Value::Object(meta)) => {
-            let is_switch = |name: &&String| !TRACE_MEMBERS.contains(&name.as_str());
-            let switches: Map<String, Value> =
-                meta.keys().filter(is_switch).map(|name| (name.clone(), meta[name].clone())).collect();
-            if !switches.is_empty() {
+        Some(Value::Object(_)) => {
+            if let Some(switches) = setup_switches(params) {
                 let arguments = json!({ "method": method, "meta": switches });
                 calls.push(call("set_meta", arguments.as_object().cloned().unwrap_or_default()));
             }
@@ -48,6 +45,15 @@ pub(super) fn setup_calls(method: &str, params: &Value, cwd: &str) -> Result<Vec
         Some(_) => return Err("_meta: expected an object".to_owned()),
     }
     Ok(calls)
+}
+
+/// Returns the members of `_meta` that may change what a receiver does.
+pub(super) fn setup_switches(params: &Value) -> Option<Map<String, Value>> {
+    let meta = params.get("_meta")?.as_object()?;
+    let is_switch = |name: &&String| !TRACE_MEMBERS.contains(&name.as_str());
+    let switches: Map<String, Value> =
+        meta.keys().filter(is_switch).map(|name| (name.clone(), meta[name].clone())).collect();
+    Some(switches).filter(|switches| !switches.is_empty())
 }
 
 fn shown_server(server: &Value) -> Map<String, Value> {

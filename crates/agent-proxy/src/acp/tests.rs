@@ -215,6 +215,58 @@ fn requests_of_an_agent_become_calls_and_unknown_ones_too() {
     assert_eq!(transcript.agent(waits.clone()), json!([["client", waits]]));
 }
 
+#[test]
+fn members_that_the_proxy_does_not_know_are_decided_too() {
+    for (method, params, tool, members) in [
+        ("terminal/create", json!({"command": "ls", "shell": "/tmp/evil"}), "bash", json!({"shell": "/tmp/evil"})),
+        ("terminal/create", json!({"command": "ls", "Cwd": "/etc"}), "bash", json!({"Cwd": "/etc"})),
+        ("terminal/create", json!({"command": "ls", "_meta": {"x": 1}}), "bash", json!({"_meta": {"x": 1}})),
+        ("fs/read_text_file", json!({"path": "/w/a", "paths": ["/b"]}), "read", json!({"paths": ["/b"]})),
+        ("fs/write_text_file", json!({"path": "/w/a", "content": "", "mode": 511}), "write", json!({"mode": 511})),
+        (
+            "session/request_permission",
+            json!({"toolCall": {"toolCallId": "c", "kind": "execute", "rawInput": {"command": "ls"}, "stdin": "x"},
+                "options": [], "env": {"A": "b"}}),
+            "bash",
+            json!({"env": {"A": "b"}, "stdin": "x"}),
+        ),
+    ] {
+        let mut transcript = Transcript::asking();
+        let decided = transcript.agent(json!({"id": 0, "method": method, "params": params}));
+        assert_eq!((&decided[0][1], &decided[1][1]), (&json!(tool), &json!("unknown_members")), "{params}");
+        assert_eq!(decided[1][2]["members"], members, "{params}");
+        assert_eq!(transcript.decide(0, CallDecision::Allow), json!([]), "{params}");
+        assert_eq!(transcript.decide(1, denied())[0][0], "agent", "{params}");
+    }
+    for params in [
+        json!({"command": "ls", "shell": null, "env": [], "stdin": ""}),
+        json!({"command": "ls", "_meta": {"traceparent": "00-1"}, "outputByteLimit": 9}),
+    ] {
+        let decided = Transcript::asking().agent(json!({"id": 0, "method": "terminal/create", "params": params}));
+        assert_eq!(decided, json!([["decide", "bash", {"command": "ls"}]]), "{params}");
+    }
+}
+
+#[test]
+fn a_call_that_runs_before_its_decision_is_reported() {
+    let done = json!({"method": "session/update", "params": {"sessionId": "s",
+        "update": {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}}});
+    let report = json!(["report", "bash", {"command": "ls"}]);
+    for decision in [None, Some(denied()), Some(CallDecision::Allow)] {
+        let mut transcript = Transcript::asking();
+        transcript.ask(json!(0), "ls");
+        assert_eq!(transcript.agent(done.clone()), json!([report, ["client", done]]));
+        if let Some(decision) = decision {
+            transcript.decide(0, decision);
+            assert_eq!(transcript.agent(done.clone()), json!([["client", done]]), "reported already");
+        }
+    }
+    let mut cancelled = Transcript::asking();
+    cancelled.ask(json!(0), "ls");
+    cancelled.client(json!({"method": "session/cancel", "params": {"sessionId": "s"}}));
+    assert_eq!(cancelled.agent(done.clone()), json!([report, ["client", done]]));
+}
+
 fn opened(mode: &str) -> Value {
     let available = json!([{"id": "auto", "name": "Auto"}, {"id": "default", "name": "Default"}]);
     json!({"id": 1, "result": {"sessionId": "s", "modes": {"currentModeId": mode, "availableModes": available}}})

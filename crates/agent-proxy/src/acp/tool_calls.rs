@@ -2,16 +2,16 @@
 //!
 //! The protocol has kinds of tools and leaves their input to the agent, so paths and commands are found by the names that agents give them.
 
-use std::{
-    collections::BTreeMap,
-    path::{Component, Path, PathBuf},
-};
-
 use serde_json::{Map, Value, json};
 
+use super::{
+    REQUEST_PERMISSION,
+    call_files::{InputFiles, PATHS, diff_of, files_of, locations},
+};
 use crate::{
     agent_call::AgentCall,
     command_words::{line_of_words, plain_name},
+    unknown_members::add_unknown_call,
 };
 
 /// Note for approvers at a call without input.
@@ -21,20 +21,6 @@ pub(super) const NO_INPUT: &str = "The agent did not give the input of this call
 const COMMANDS: [&str; 2] = ["command", "cmd"];
 /// Names of the folder of a command.
 const FOLDERS: [&str; 5] = ["cwd", "workdir", "directory", "dir_path", "working_directory"];
-/// Names of paths of files.
-const PATHS: [&str; 11] = [
-    "path",
-    "file_path",
-    "filePath",
-    "filepath",
-    "absolute_path",
-    "abs_path",
-    "target_file",
-    "filename",
-    "fileName",
-    "notebook_path",
-    "file",
-];
 /// Members of inputs that differ each time the same call is made.
 const VOLATILE: [&str; 6] = ["call_id", "turn_id", "approval_id", "started_at_ms", "toolCallId", "timestamp"];
 /// Members of the input of a command that agents derive from it, or from its approval.
@@ -47,12 +33,6 @@ const DERIVED: [&str; 5] = [
 ];
 /// Name of the agent's reason, and its name in rules.
 const REASON: (&str, &str) = ("reason", "justification");
-/// Members that are words for people.
-const WORDS: [&str; 4] = ["description", "justification", "reason", "note"];
-/// Members of a tool call that an update replaces.
-const MEMBERS: [&str; 6] = ["title", "kind", "content", "locations", "rawInput", "_meta"];
-/// Most tool calls that are kept.
-const MOST: usize = 512;
 
 /// Meaning of a title without an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,106 +49,6 @@ pub(super) struct CallPlace<'a> {
     pub(super) session: &'a str,
     pub(super) cwd: &'a str,
     pub(super) titles: TitleMeaning,
-}
-
-/// What was decided about a tool call.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum KnownDecision {
-    Allowed(Vec<AgentCall>),
-    Denied,
-}
-
-/// Tool call as far as the agent has described it.
-#[derive(Clone, Debug, Default)]
-struct KnownCall {
-    described: Map<String, Value>,
-    decision: Option<KnownDecision>,
-}
-
-/// Tool calls of an agent, by session and id.
-#[derive(Debug, Default)]
-pub(super) struct ToolCalls {
-    known: BTreeMap<(String, String), KnownCall>,
-    /// In the order in which they came.
-    order: std::collections::VecDeque<(String, String)>,
-}
-
-impl ToolCalls {
-    /// Merges what the agent says of a tool call with what it has said, and returns all of it.
-    pub(super) fn describe(&mut self, session: &str, id: &str, told: &Map<String, Value>) -> Map<String, Value> {
-        let key = (session.to_owned(), id.to_owned());
-        if !self.known.contains_key(&key) {
-            self.order.push_back(key.clone());
-            while self.order.len() > MOST {
-                if let Some(oldest) = self.order.pop_front() {
-                    self.known.remove(&oldest);
-                }
-            }
-        }
-        let known = self.known.entry(key).or_default();
-        for name in MEMBERS {
-            if let Some(value) = told.get(name).filter(|value| !value.is_null()) {
-                known.described.insert(name.to_owned(), value.clone());
-            }
-        }
-        known.described.clone()
-    }
-
-    /// Keeps a decision, with which the end of the call is compared.
-    pub(super) fn decide(&mut self, session: &str, id: &str, decision: KnownDecision) {
-        if let Some(known) = self.known.get_mut(&(session.to_owned(), id.to_owned())) {
-            known.decision = Some(decision);
-        }
-    }
-
-    /// Takes in the end of a call, and returns the calls that ran in another form than they were decided.
-    pub(super) fn complete(&mut self, place: CallPlace<'_>, id: &str) -> Vec<AgentCall> {
-        let key = (place.session.to_owned(), id.to_owned());
-        self.order.retain(|known| *known != key);
-        let Some(KnownCall { described, decision: Some(decision) }) = self.known.remove(&key) else {
-            return Vec::new();
-        };
-        let ran = calls_of(place, Some(id), &described);
-        match decision {
-            KnownDecision::Denied => ran,
-            KnownDecision::Allowed(allowed) => differing(&allowed, ran),
-        }
-    }
-
-    /// Forgets a call that was denied and failed. One that was allowed may fail in the middle and try again.
-    pub(super) fn forget_denied(&mut self, session: &str, id: &str) {
-        let key = (session.to_owned(), id.to_owned());
-        if self.known.get(&key).is_some_and(|known| known.decision == Some(KnownDecision::Denied)) {
-            self.order.retain(|known| *known != key);
-            self.known.remove(&key);
-        }
-    }
-}
-
-/// Returns the calls that no allowed one covers.
-fn differing(allowed: &[AgentCall], ran: Vec<AgentCall>) -> Vec<AgentCall> {
-    let is_covered = |ran: &AgentCall| allowed.iter().any(|allowed| is_same_effect(allowed, ran));
-    ran.into_iter().filter(|ran| !is_covered(ran)).collect()
-}
-
-/// Reports whether two descriptions of a call mean the same: agents add members to an input and leave others out.
-fn is_same_effect(allowed: &AgentCall, ran: &AgentCall) -> bool {
-    const FILE_TOOLS: [&str; 3] = ["read", "write", "edit"];
-    let is_file = |call: &AgentCall| FILE_TOOLS.contains(&call.tool.as_str());
-    if allowed.tool != ran.tool && !(is_file(allowed) && is_file(ran) && allowed.tool != "read") {
-        return false;
-    }
-    if is_file(ran) {
-        let path = |call: &AgentCall| call.arguments["path"].as_str().map(|path| absolute(&call.cwd, path));
-        if path(allowed) != path(ran) {
-            return false;
-        }
-    }
-    let mut shared = ran.arguments.iter().filter(|(name, _)| {
-        let is_path = is_file(ran) && name.as_str() == "path";
-        !is_path && !WORDS.contains(&name.as_str()) && !["title", "content_shown"].contains(&name.as_str())
-    });
-    shared.all(|(name, value)| allowed.arguments.get(name).is_none_or(|allowed| allowed == value))
 }
 
 /// Returns the calls that a tool call consists of. All of them must be allowed.
@@ -191,7 +71,8 @@ pub(super) fn calls_of(place: CallPlace<'_>, id: Option<&str>, described: &Map<S
             None => vec![call("execute", shown_input(described, input))],
         },
         "read" | "edit" => {
-            let files = files_of(place.cwd, described, input);
+            let InputFiles { paths, has_unknown } = input.map(InputFiles::from_input).unwrap_or_default();
+            let files = files_of(place.cwd, described, paths);
             if files.is_empty() {
                 return vec![call(kind, shown_input(described, input))]
                     .into_iter()
@@ -199,10 +80,15 @@ pub(super) fn calls_of(place: CallPlace<'_>, id: Option<&str>, described: &Map<S
                     .map(|call| AgentCall { tool: format!("{kind}_unknown"), ..call })
                     .collect();
             }
-            files
+            let mut calls: Vec<AgentCall> = files
                 .iter()
                 .map(|path| call(file_tool(kind, path, described, input), file_arguments(path, described, input)))
-                .collect()
+                .collect();
+            if has_unknown {
+                // A rule about its files says nothing about the rest.
+                add_unknown_call(&mut calls, REQUEST_PERMISSION, shown_input(described, input));
+            }
+            calls
         }
         kind => {
             let mut arguments = shown_input(described, input);
@@ -305,50 +191,6 @@ fn present<'a>(input: &Map<String, Value>, names: &[&'a str]) -> Vec<&'a str> {
     names.iter().copied().filter(|name| input.get(*name).is_some_and(|value| !value.is_null())).collect()
 }
 
-fn locations(described: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let locations = described.get("locations").and_then(Value::as_array).into_iter().flatten();
-    locations.filter_map(|location| location.get("path").and_then(Value::as_str))
-}
-
-fn diffs(described: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
-    let content = described.get("content").and_then(Value::as_array).into_iter().flatten();
-    content.filter_map(Value::as_object).filter(|part| part.get("type").and_then(Value::as_str) == Some("diff"))
-}
-
-/// Returns every file that a tool call names, each once.
-fn files_of(cwd: &str, described: &Map<String, Value>, input: Option<&Value>) -> Vec<String> {
-    let mut files: Vec<String> = Vec::new();
-    let named = input.and_then(Value::as_object).into_iter().flat_map(|input| {
-        PATHS.iter().filter_map(|name| input.get(*name).and_then(Value::as_str)).map(str::to_owned).collect::<Vec<_>>()
-    });
-    let shown = diffs(described).filter_map(|diff| diff.get("path").and_then(Value::as_str)).map(str::to_owned);
-    let located = locations(described).map(str::to_owned);
-    for path in named.chain(shown).chain(located).filter(|path| !path.is_empty()) {
-        let whole = absolute(cwd, &path);
-        if !files.iter().any(|known| absolute(cwd, known) == whole) {
-            files.push(path);
-        }
-    }
-    files
-}
-
-/// Returns a path as seen from a folder, without `.` and `..`.
-fn absolute(cwd: &str, path: &str) -> PathBuf {
-    let mut whole = PathBuf::new();
-    for part in Path::new(cwd).join(path).components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(whole.pop()),
-            part => whole.push(part),
-        }
-    }
-    whole
-}
-
-fn diff_of<'a>(path: &str, described: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {
-    diffs(described).find(|diff| diff.get("path").and_then(Value::as_str) == Some(path))
-}
-
 fn file_tool(kind: &str, path: &str, described: &Map<String, Value>, input: Option<&Value>) -> &'static str {
     if kind == "read" {
         return "read";
@@ -398,7 +240,7 @@ fn file_arguments(path: &str, described: &Map<String, Value>, input: Option<&Val
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{CallPlace, KnownDecision, NO_INPUT, TitleMeaning, ToolCalls, calls_of};
+    use super::{CallPlace, NO_INPUT, TitleMeaning, calls_of};
 
     const PLACE: CallPlace<'_> = CallPlace { session: "s", cwd: "/w", titles: TitleMeaning::Words };
 
@@ -460,6 +302,24 @@ mod tests {
                 json!({"kind": "read", "rawInput": {"path": "/a"}, "locations": [{"path": "/etc/shadow"}]}),
                 json!([["read", {"path": "/a"}], ["read", {"path": "/etc/shadow"}]]),
             ),
+            (
+                "files in a list",
+                json!({"kind": "read", "rawInput": {"path": "/w/a", "paths": ["/etc/shadow"]}}),
+                json!([
+                    ["read", {"path": "/w/a", "paths": ["/etc/shadow"]}],
+                    ["read", {"path": "/etc/shadow", "paths": ["/etc/shadow"]}],
+                ]),
+            ),
+            (
+                "an input with more than a file",
+                json!({"kind": "read", "rawInput": {"path": "/w/a", "command": "rm x"}}),
+                json!([
+                    ["read", {"path": "/w/a", "command": "rm x"}],
+                    ["unknown_members", {"method": "session/request_permission",
+                        "members": {"path": "/w/a", "command": "rm x"},
+                        "tool": "read", "arguments": {"path": "/w/a", "command": "rm x"}}],
+                ]),
+            ),
             ("no path", json!({"kind": "edit", "rawInput": {"patch": "x"}}), json!([["edit_unknown", {"patch": "x"}]])),
             (
                 "another kind",
@@ -480,44 +340,5 @@ mod tests {
             translated(titled, json!({"kind": "execute", "title": "ls", "content": []})),
             json!([["bash", {"command": "ls", "note": note}]])
         );
-    }
-
-    #[test]
-    fn what_ran_is_compared_with_what_was_allowed() {
-        let requested = json!({"kind": "execute", "title": "t", "rawInput": {"command": "ls", "description": "d"}});
-        for (case, decision, update, want) in [
-            ("the same", true, json!({"status": "completed"}), json!([])),
-            ("other words", true, json!({"rawInput": {"command": "ls", "description": "e"}}), json!([])),
-            ("members left out", true, json!({"rawInput": {"command": "ls"}}), json!([])),
-            ("another command", true, json!({"rawInput": {"command": "rm x"}}), json!(["rm x"])),
-            ("denied, and ran", false, json!({}), json!(["ls"])),
-        ] {
-            let mut calls = ToolCalls::default();
-            let described = calls.describe("s", "t", &map(requested.clone()));
-            let allowed = calls_of(PLACE, Some("t"), &described);
-            let decision = if decision { KnownDecision::Allowed(allowed) } else { KnownDecision::Denied };
-            calls.decide("s", "t", decision);
-            calls.describe("s", "t", &map(update));
-            let ran: Value =
-                calls.complete(PLACE, "t").into_iter().map(|call| call.arguments["command"].clone()).collect();
-            assert_eq!(ran, want, "{case}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_was_allowed_may_be_described_otherwise_but_be_no_other_file() {
-        for (ran, want) in [
-            (json!({"filePath": "/w/a", "oldString": "x"}), 0),
-            (json!({"path": "a"}), 0),
-            (json!({"path": "/w/b"}), 1),
-            (json!({"path": "/w/a", "newString": "z"}), 1),
-        ] {
-            let mut calls = ToolCalls::default();
-            let requested = json!({"kind": "edit", "rawInput": {"path": "/w/a", "newString": "y"}});
-            let described = calls.describe("s", "t", &map(requested));
-            calls.decide("s", "t", KnownDecision::Allowed(calls_of(PLACE, Some("t"), &described)));
-            calls.describe("s", "t", &map(json!({"rawInput": ran})));
-            assert_eq!(calls.complete(PLACE, "t").len(), want, "{ran}");
-        }
     }
 }
