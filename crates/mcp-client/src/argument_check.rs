@@ -11,89 +11,176 @@ use crate::schema_check::{properties_of, resolve_reference};
 const DEEPEST: usize = 32;
 /// Most problems that are named.
 const MOST: usize = 10;
+/// Steps that every check may take.
+const FEWEST_STEPS: usize = 1000;
+/// Further steps for each part of the arguments: a part is compared with the schemas of one chain of references, and each of
+/// these may name a few values.
+const STEPS_PER_PART: usize = 4 * DEEPEST;
+/// Names or values of a list that are compared in one step.
+const ENTRIES_PER_STEP: usize = 16;
+/// Steps beyond which no check goes, less than a second.
+const MOST_STEPS: usize = 4_000_000;
 
 /// Returns the problems of `arguments`, each with its place; empty if there are none.
 pub(crate) fn find_problems(schema: &Value, arguments: &Map<String, Value>) -> Vec<String> {
-    let mut check = ArgumentCheck { root: schema, problems: Vec::new() };
-    check.check_object(schema, arguments, "", 0);
-    check.problems.truncate(MOST);
-    check.problems
+    ArgumentCheck::run(schema, arguments).problems
 }
 
 struct ArgumentCheck<'a> {
     root: &'a Value,
     problems: Vec<String>,
+    /// Place of the part that is looked at. It is written out for a problem only.
+    path: Vec<PathPart<'a>>,
+    /// Steps so far: parts that were compared, and lists of a schema with which they were compared.
+    steps: usize,
+    most_steps: usize,
 }
 
-impl ArgumentCheck<'_> {
-    fn check_value(&mut self, schema: &Value, value: &Value, path: &str, depth: usize) {
-        if depth > DEEPEST || self.problems.len() >= MOST {
+#[derive(Clone, Copy)]
+enum PathPart<'a> {
+    Member(&'a str),
+    Item(usize),
+}
+
+impl<'a> ArgumentCheck<'a> {
+    fn run(schema: &'a Value, arguments: &'a Map<String, Value>) -> Self {
+        let parts: usize = 1 + arguments.values().map(count_parts).sum::<usize>();
+        let own = count_parts(schema).saturating_add(FEWEST_STEPS);
+        let most_steps = parts.saturating_mul(STEPS_PER_PART).saturating_add(own).min(MOST_STEPS);
+        let mut check = Self { root: schema, problems: Vec::new(), path: Vec::new(), steps: 0, most_steps };
+        check.check_object(schema, arguments, 0);
+        if check.steps > check.most_steps {
+            check.problems = vec![format!(
+                "they cannot be checked: the schema of the tool needs more than {most_steps} steps for them"
+            )];
+        }
+        check.problems.truncate(MOST);
+        check
+    }
+
+    /// Counts steps. True if the check is over.
+    fn is_over(&mut self, steps: usize) -> bool {
+        self.steps = self.steps.saturating_add(steps);
+        self.steps > self.most_steps || self.problems.len() >= MOST
+    }
+
+    fn check_value(&mut self, schema: &'a Value, value: &'a Value, depth: usize) {
+        if depth > DEEPEST || self.is_over(1) {
             return;
         }
         let Some(keywords) = schema.as_object() else {
             if schema == &Value::Bool(false) {
-                self.problems.push(format!("{path} is not an argument"));
+                let problem = format!("{} is not an argument", self.place());
+                self.problems.push(problem);
             }
             return;
         };
-        if let Some(target) = keywords.get("$ref").and_then(Value::as_str) {
-            let root = self.root;
-            if let Some(target) = resolve_reference(root, target) {
-                self.check_value(target, value, path, depth + 1);
-            }
-        }
-        if let Some(Value::Array(allowed)) = keywords.get("enum")
-            && !allowed.contains(value)
+        if let Some(target) = keywords.get("$ref").and_then(Value::as_str)
+            && let Some(target) = resolve_reference(self.root, target)
         {
-            let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
-            self.problems.push(format!("{path} must be one of {}", allowed.join(", ")));
-            return;
+            self.check_value(target, value, depth + 1);
+        }
+        if let Some(Value::Array(allowed)) = keywords.get("enum") {
+            if self.is_over(allowed.len() / ENTRIES_PER_STEP) {
+                return;
+            }
+            if !allowed.contains(value) {
+                let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
+                let problem = format!("{} must be one of {}", self.place(), allowed.join(", "));
+                return self.problems.push(problem);
+            }
         }
         if let Some(types) = keywords.get("type")
             && !fits_type(types, value)
         {
-            self.problems.push(format!("{path} must be of type {}", type_names(types)));
-            return;
+            let problem = format!("{} must be of type {}", self.place(), type_names(types));
+            return self.problems.push(problem);
         }
         match value {
-            Value::Object(members) => self.check_object(schema, members, path, depth),
+            Value::Object(members) => self.check_object(schema, members, depth),
             Value::Array(items) => {
                 let Some(form) = keywords.get("items").filter(|form| form.is_object()) else { return };
                 if keywords.contains_key("prefixItems") {
                     return;
                 }
                 for (index, item) in items.iter().enumerate() {
-                    self.check_value(form, item, &format!("{path}[{index}]"), depth + 1);
+                    if self.is_over(0) {
+                        return;
+                    }
+                    self.check_part(PathPart::Item(index), form, item, depth);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
-    fn check_object(&mut self, schema: &Value, members: &Map<String, Value>, path: &str, depth: usize) {
+    fn check_part(&mut self, at: PathPart<'a>, schema: &'a Value, value: &'a Value, depth: usize) {
+        self.path.push(at);
+        self.check_value(schema, value, depth + 1);
+        self.path.pop();
+    }
+
+    fn check_object(&mut self, schema: &'a Value, members: &'a Map<String, Value>, depth: usize) {
         let Some(keywords) = schema.as_object() else { return };
-        let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        let is_intent = |name: &str| path.is_empty() && name == INTENT;
-        let required = keywords.get("required").and_then(Value::as_array);
-        for name in required.into_iter().flatten().filter_map(Value::as_str) {
-            if !members.contains_key(name) {
-                self.problems.push(format!("{} is required", at(name)));
+        let required = keywords.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if self.is_over(required.len() / ENTRIES_PER_STEP) {
+            return;
+        }
+        for name in required.iter().filter_map(Value::as_str).filter(|name| !members.contains_key(*name)) {
+            let problem = format!("{} is required", self.place_of(name));
+            self.problems.push(problem);
+            if self.is_over(0) {
+                return;
             }
         }
         let properties = properties_of(keywords);
-        let is_closed = keywords.get("additionalProperties") == Some(&Value::Bool(false))
-            && !keywords.contains_key("patternProperties");
-        for (name, value) in members.iter().filter(|(name, _)| !is_intent(name)) {
-            match properties.and_then(|properties| properties.get(name)) {
-                Some(form) => self.check_value(form, value, &at(name), depth + 1),
-                None if is_closed => {
+        // Names that match a pattern are left to the server.
+        let further = keywords.get("additionalProperties").filter(|_| !keywords.contains_key("patternProperties"));
+        let is_top = self.path.is_empty();
+        for (name, value) in members.iter().filter(|(name, _)| !(is_top && *name == INTENT)) {
+            if self.is_over(1) {
+                return;
+            }
+            match (properties.and_then(|properties| properties.get(name)), further) {
+                (Some(form), _) => self.check_part(PathPart::Member(name), form, value, depth),
+                (None, Some(Value::Bool(false))) => {
                     let known: Vec<&str> =
                         properties.into_iter().flat_map(Map::keys).map(String::as_str).take(50).collect();
-                    self.problems.push(format!("{} is not an argument; known: {}", at(name), known.join(", ")));
+                    let problem = format!("{} is not an argument; known: {}", self.place_of(name), known.join(", "));
+                    self.problems.push(problem);
                 }
-                None => {}
+                (None, Some(form)) => self.check_part(PathPart::Member(name), form, value, depth),
+                (None, None) => {}
             }
         }
+    }
+
+    fn place_of(&self, name: &str) -> String {
+        let place = self.place();
+        if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
+    }
+
+    fn place(&self) -> String {
+        let mut place = String::new();
+        for part in &self.path {
+            match part {
+                PathPart::Member(name) if place.is_empty() => place.push_str(name),
+                PathPart::Member(name) => {
+                    place.push('.');
+                    place.push_str(name);
+                }
+                PathPart::Item(index) => place.push_str(&format!("[{index}]")),
+            }
+        }
+        place
+    }
+}
+
+fn count_parts(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count_parts).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(count_parts).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
     }
 }
 
@@ -127,7 +214,7 @@ fn type_names(types: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::find_problems;
+    use super::{ArgumentCheck, find_problems};
 
     #[test]
     fn arguments_that_the_schema_refuses_are_named() {
@@ -163,5 +250,59 @@ mod tests {
     fn a_schema_that_refers_to_itself_ends() {
         let schema = json!({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}});
         assert_eq!(find_problems(&schema, json!({"a": 1}).as_object().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn a_schema_for_all_further_arguments_counts_for_each_of_them() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"server": {"type": "string"}},
+            "additionalProperties": {"type": "string"},
+        });
+        let given = json!({"server": "a", "x": 1, "y": {"z": [1]}, "z": "text"});
+        let want = ["x must be of type string", "y must be of type string"];
+        assert_eq!(find_problems(&schema, given.as_object().unwrap()), want);
+        let patterned = json!({"additionalProperties": {"type": "string"}, "patternProperties": {"^x": {}}});
+        assert_eq!(find_problems(&patterned, given.as_object().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn steps_grow_with_the_arguments_and_not_with_their_product() {
+        let schema = json!({"type": "object", "properties": {"a": {
+            "type": "array",
+            "items": {"$ref": "#/$defs/item"},
+        }}, "$defs": {"item": {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}}});
+        for size in [10, 1000, 100_000] {
+            let given = json!({"a": vec![json!({"id": 1}); size]});
+            let check = ArgumentCheck::run(&schema, given.as_object().unwrap());
+            assert_eq!(check.problems, [""; 0], "{size}");
+            assert!(check.steps <= 6 * size + 10, "{size}: {} steps", check.steps);
+        }
+    }
+
+    #[test]
+    fn arguments_for_which_a_schema_needs_too_many_steps_are_refused() {
+        let bomb = json!({"type": "object", "properties": {
+            "a": {"$ref": "#/properties/a", "properties": {"a": {"$ref": "#/properties/a"}}},
+        }});
+        for size in [10, 24, 40, 100] {
+            let mut given = json!({"x": 1});
+            for _ in 0..size {
+                given = json!({ "a": given });
+            }
+            let check = ArgumentCheck::run(&bomb, given.as_object().unwrap());
+            assert!(check.steps <= 1200 + 128 * (size + 3), "{size}: {} steps", check.steps);
+            let is_refused = check.problems.iter().any(|problem| problem.starts_with("they cannot be checked: "));
+            assert!(is_refused, "{size}: {:?}", check.problems);
+        }
+    }
+
+    #[test]
+    fn many_problems_and_long_names_are_not_all_written_out() {
+        let schema = json!({"type": "object", "additionalProperties": false, "required": vec!["r"; 100]});
+        let given: serde_json::Map<_, _> = (0..100_000).map(|at| (format!("a{at}"), json!(1))).collect();
+        let check = ArgumentCheck::run(&schema, &given);
+        assert_eq!(check.problems.len(), 10);
+        assert!(check.steps < 200, "{} steps", check.steps);
     }
 }
