@@ -27,6 +27,7 @@ mod question_requests;
 mod questions;
 mod reading_tools;
 mod refused_servers;
+mod resource_uri;
 mod resources;
 mod schema_check;
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::{
     error::McpError,
     listing::show_hidden,
     offered_tool::{OfferedTool, check_by_schema, run_for_session},
+    resource_uri::check_uri,
     resources::PromptText,
     servers::McpServers,
     tool_call::CallOutcome,
@@ -74,6 +75,13 @@ impl ReadOperation {
         }
     }
 
+    const fn reads_uri(self) -> bool {
+        match self {
+            Self::ReadResource => true,
+            Self::ListResources | Self::ListPrompts | Self::GetPrompt => false,
+        }
+    }
+
     /// Returns the arguments that the signature names.
     const fn signature(self) -> &'static [&'static str] {
         match self {
@@ -90,7 +98,10 @@ impl ReadOperation {
         properties.insert("server".to_owned(), server);
         match self {
             Self::ListResources | Self::ListPrompts => {}
-            Self::ReadResource => drop(properties.insert("uri".to_owned(), text("URI of the resource"))),
+            Self::ReadResource => drop(
+                properties
+                    .insert("uri".to_owned(), text("URI of the resource, in its normal form and without dot segments")),
+            ),
             Self::GetPrompt => {
                 properties.insert("prompt".to_owned(), text("Name of the prompt"));
                 let arguments = json!({
@@ -204,7 +215,15 @@ impl AgentTool for ReadingTool {
     }
 
     fn check_arguments(&self, arguments: &Value) -> Result<Map<String, Value>, CallFailure> {
-        check_by_schema(&self.spec.name, &self.spec.schema, arguments)
+        let members = check_by_schema(&self.spec.name, &self.spec.schema, arguments)?;
+        let uri = members.get("uri").and_then(Value::as_str).filter(|_| self.operation.reads_uri());
+        match uri.map_or(Ok(()), check_uri) {
+            Ok(()) => Ok(members),
+            Err(problem) => {
+                let name = &self.spec.name;
+                Err(CallFailure::Invalid(format!("Invalid arguments for {name}:\n- {problem}")))
+            }
+        }
     }
 
     fn run<'a>(

@@ -105,6 +105,21 @@ async fn only_approved_servers_are_read_and_rules_can_name_what() {
 }
 
 #[tokio::test]
+async fn a_resource_has_one_spelling_before_rules_see_it() {
+    let server = library();
+    let tools = tools(&server);
+    for (uri, problem) in [
+        ("file:///srv/../a", "uri has dot segments; its normal form is file:///a"),
+        ("file:///srv/%2e%2e/a", "uri has dot segments; its normal form is file:///a"),
+        ("FILE:///a", "uri is not in its normal form, which is file:///a"),
+    ] {
+        let read = call(&tools, "mcp_read_resource", json!({"server": "box", "uri": uri})).await;
+        assert_eq!(read, Err(format!("Invalid arguments for mcp_read_resource:\n- {problem}")), "{uri}");
+    }
+    assert!(server.seen_methods().is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
 async fn a_stopped_reading_ends() {
     let server = library();
     let tools = tools(&server);
