@@ -78,10 +78,10 @@ async fn use_everything(servers: &McpServers, context: &Value) -> Result<(), Fai
             failed.push(tool.name.as_str());
         }
     }
-    for resource in servers.list_resources(SERVER).await? {
+    for resource in servers.list_resources(SERVER).await?.entries {
         println!("{}: {:?}", resource.uri, servers.read_resource(SERVER, &resource.uri).await?);
     }
-    for prompt in servers.list_prompts(SERVER).await? {
+    for prompt in servers.list_prompts(SERVER).await?.entries {
         let required = prompt.arguments.iter().filter(|argument| argument.required);
         let arguments = required.map(|argument| (argument.name.clone(), json!("x"))).collect();
         println!("{}: {:?}", prompt.name, servers.get_prompt(SERVER, &prompt.name, arguments).await?);

@@ -61,7 +61,7 @@ pub use options::{McpLimits, McpOptions, STARTED_BY};
 pub use question_requests::{QuestionPlace, QuestionPlaces, QuestionRequests, withdraw_left_questions};
 pub use questions::{QuestionAnswer, QuestionAsker, ServerQuestion};
 pub use reading_tools::{is_reading_tool, reading_tools};
-pub use resources::{PromptArgument, PromptText, ServerPrompt, ServerResource};
+pub use resources::{ListedEntries, PromptArgument, PromptText, ServerPrompt, ServerResource};
 pub use server_activity::ServerActivity;
 pub use server_tools::{ApproveError, ApprovedNow, ComparedServer, ServerTools};
 pub use servers::McpServers;

@@ -21,7 +21,7 @@ use crate::{
     listing::show_hidden,
     offered_tool::{OfferedTool, check_by_schema, run_for_session},
     resource_uri::check_uri,
-    resources::PromptText,
+    resources::{ListedEntries, PromptText},
     servers::McpServers,
     tool_call::CallOutcome,
     tool_caller::ToolCaller,
@@ -29,6 +29,9 @@ use crate::{
 
 /// Service under which agents call these tools. No server has a name that begins so.
 const SERVICE: &str = "mcp:_reading";
+
+/// Most entries that are left out and named in a list.
+const MOST_PROBLEMS: usize = 20;
 
 /// Reports whether a tool lists or reads the resources or prompts of the server that its argument `server` names.
 pub fn is_reading_tool(tool: &str) -> bool {
@@ -171,11 +174,16 @@ impl ReadingTool {
     }
 }
 
-/// Adds one line of JSON for each entry, up to the limits.
-fn push_lines<T: Serialize>(content: &mut ContentBuilder, entries: &[T], none: &str) {
-    let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
+/// Adds one line of JSON for each entry, and one for each that is left out, up to the limits.
+fn push_lines<T: Serialize>(content: &mut ContentBuilder, listed: &ListedEntries<T>, none: &str) {
+    // Before the entries: a server could push them beyond the limits.
+    let problems = listed.problems.iter().take(MOST_PROBLEMS).map(|problem| format!("[left out: {problem}]"));
+    let more = listed.problems.len().saturating_sub(MOST_PROBLEMS);
+    let more = (more > 0).then(|| format!("[left out: {more} more entries]"));
+    let lines = listed.entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
     // JSON has its own way to write control characters, and none for those that only change how text looks.
-    let lines: Vec<String> = lines.map(|line| show_hidden(&line)).collect();
+    let lines = lines.map(|line| show_hidden(&line));
+    let lines: Vec<String> = problems.chain(more).chain(lines).collect();
     content.push_text(if lines.is_empty() { none.to_owned() } else { lines.join("\n") }.as_str());
 }
 

@@ -17,6 +17,7 @@ use crate::{
     pages::{PageRequest, read_entries, request_error},
     server::ServerUse,
     servers::McpServers,
+    text::printable_excerpt,
 };
 
 const RESOURCES: PageRequest = PageRequest {
@@ -74,6 +75,15 @@ pub struct PromptArgument {
     pub required: bool,
 }
 
+/// Entries of a list of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedEntries<T> {
+    /// Usable entries, in the order of the server.
+    pub entries: Vec<T>,
+    /// Entries that are left out: the place of each with its flaw, escaped and cut.
+    pub problems: Vec<String>,
+}
+
 /// One message of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptText {
@@ -84,11 +94,11 @@ pub struct PromptText {
 }
 
 impl McpServers {
-    /// Lists the resources of a server. Entries that have not the form of one are skipped.
+    /// Lists the resources of a server.
     ///
     /// # Errors
     /// [`McpError`].
-    pub async fn list_resources(&self, server: &str) -> Result<Vec<ServerResource>, McpError> {
+    pub async fn list_resources(&self, server: &str) -> Result<ListedEntries<ServerResource>, McpError> {
         self.list_entries(server, &RESOURCES, Connection::has_resources).await
     }
 
@@ -110,11 +120,11 @@ impl McpServers {
         }
     }
 
-    /// Lists the prompts of a server. Entries that have not the form of one are skipped.
+    /// Lists the prompts of a server.
     ///
     /// # Errors
     /// [`McpError`].
-    pub async fn list_prompts(&self, server: &str) -> Result<Vec<ServerPrompt>, McpError> {
+    pub async fn list_prompts(&self, server: &str) -> Result<ListedEntries<ServerPrompt>, McpError> {
         self.list_entries(server, &PROMPTS, Connection::has_prompts).await
     }
 
@@ -153,14 +163,25 @@ impl McpServers {
         server: &str,
         list: &PageRequest,
         is_offered: fn(&Connection) -> bool,
-    ) -> Result<Vec<T>, McpError> {
+    ) -> Result<ListedEntries<T>, McpError> {
         let handle = self.server(server)?;
         let connection = handle.connection(self.epoch(server)).await?;
         if !is_offered(&connection) {
-            return Ok(Vec::new());
+            return Ok(ListedEntries { entries: Vec::new(), problems: Vec::new() });
         }
-        let entries = read_entries(&connection, handle.definition(), list).await?;
-        Ok(entries.into_iter().filter_map(|entry| serde_json::from_value(entry).ok()).collect())
+        let (mut entries, mut problems) = (Vec::new(), Vec::new());
+        for (index, entry) in read_entries(&connection, handle.definition(), list).await?.into_iter().enumerate() {
+            match serde_json::from_value(entry) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => problems.push(format!(
+                    "entry {} of {}: {}",
+                    index + 1,
+                    list.member,
+                    printable_excerpt(&error.to_string())
+                )),
+            }
+        }
+        Ok(ListedEntries { entries, problems })
     }
 
     /// Sends a request and returns its answer, with an empty builder of content.

@@ -120,6 +120,42 @@ async fn a_resource_has_one_spelling_before_rules_see_it() {
 }
 
 #[tokio::test]
+async fn a_malformed_entry_is_named_and_does_not_hide_the_others() {
+    let server = ScriptedServer::older(json!([]), |message| match method(message) {
+        "resources/list" => {
+            let entries = json!([{"uri": "u", "name": "n"}, 5, {"uri": 7, "name": "n"}, {"name": "n"}]);
+            vec![answer(message, json!({"resources": entries}))]
+        }
+        "prompts/list" => vec![answer(message, json!({"prompts": [{"title": "n"}]}))],
+        _ => Vec::new(),
+    });
+    let tools = tools(&server);
+    let listed = call(&tools, "mcp_list_resources", json!({"server": "box"})).await.unwrap();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed}");
+    for (line, want) in lines.iter().zip([
+        "[left out: entry 2 of resources: invalid type: integer",
+        "[left out: entry 3 of resources: invalid type: integer",
+        "[left out: entry 4 of resources: missing field `uri`",
+        r#"{"uri":"u","name":"n"}"#,
+    ]) {
+        assert!(line.starts_with(want), "{line}");
+    }
+    let listed = call(&tools, "mcp_list_prompts", json!({"server": "box"})).await.unwrap();
+    assert_eq!(listed, "[left out: entry 1 of prompts: missing field `name`]");
+}
+
+#[tokio::test]
+async fn a_prompt_gets_texts_only() {
+    let server = library();
+    let arguments = json!({"server": "box", "prompt": "greet", "arguments": {"x": 1, "y": {"z": [1]}}});
+    let refused = call(&tools(&server), "mcp_get_prompt", arguments).await.unwrap_err();
+    let problems = "- arguments.x must be of type string\n- arguments.y must be of type string";
+    assert_eq!(refused, format!("Invalid arguments for mcp_get_prompt:\n{problems}"));
+    assert!(server.seen_methods().is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
 async fn a_stopped_reading_ends() {
     let server = library();
     let tools = tools(&server);

@@ -10,9 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::{call, done};
 use crate::{
-    error::McpError,
     options::McpLimits,
-    resources::{PromptText, ServerPrompt, ServerResource},
+    resources::{ListedEntries, PromptText, ServerPrompt, ServerResource},
     scripted_server::{ScriptedServer, Step, answer, method, text_result, tool},
 };
 
@@ -173,10 +172,10 @@ async fn resources_and_prompts_are_listed_and_read() {
     let servers = server.servers();
     let resources = servers.list_resources("box").await.unwrap();
     let want = ServerResource { uri: "file:///a".to_owned(), name: "a".to_owned(), description: None, mime_type: None };
-    assert_eq!(resources, [want]);
+    assert_eq!(resources, ListedEntries { entries: vec![want], problems: Vec::new() });
     let read = servers.read_resource("box", "file:///a").await.unwrap();
     assert_eq!(read[0].as_text(), Some("[resource file:///a]\nhello"));
-    let prompts: Vec<ServerPrompt> = servers.list_prompts("box").await.unwrap();
+    let prompts: Vec<ServerPrompt> = servers.list_prompts("box").await.unwrap().entries;
     assert!(prompts[0].name == "greet" && prompts[0].arguments[0].required);
     let arguments = Map::from_iter([("who".to_owned(), json!("Ana"))]);
     let messages: Vec<PromptText> = servers.get_prompt("box", "greet", arguments).await.unwrap();
@@ -187,7 +186,8 @@ async fn resources_and_prompts_are_listed_and_read() {
 async fn a_list_that_the_server_does_not_have_is_empty_and_not_requested() {
     let server = ScriptedServer::newer(json!([]), |_| Vec::new());
     let servers = server.servers();
-    assert_eq!(servers.list_resources("box").await, Ok::<_, McpError>(Vec::new()));
-    assert_eq!(servers.list_prompts("box").await, Ok::<_, McpError>(Vec::new()));
+    let problems = Vec::new;
+    assert_eq!(servers.list_resources("box").await, Ok(ListedEntries { entries: Vec::new(), problems: problems() }));
+    assert_eq!(servers.list_prompts("box").await, Ok(ListedEntries { entries: Vec::new(), problems: problems() }));
     assert_eq!(server.seen_methods(), ["server/discover"]);
 }
