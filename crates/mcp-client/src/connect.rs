@@ -17,10 +17,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
+    access_token::{AccessToken, fetch_token},
     connection::{Connection, OpenFailure, ProtocolGeneration},
     connection_monitor::ConnectionMonitor,
     definition::{ServerDefinition, ServerTransport},
-    http_transport::{GuardedHttp, fetch_token},
+    http_transport::GuardedHttp,
     options::McpOptions,
     pipe_transport::{PipeTransport, ServerProcess, log_errors},
     secret_texts::SecretTexts,
@@ -103,7 +104,8 @@ async fn open_once(
             let transport = GuardedHttp::new(url, &headers, token.as_ref(), Arc::clone(&monitor)).map_err(other)?;
             let asker = options.asker.clone();
             let mut connection = Connection::open(transport, monitor, generation, asker).await?;
-            connection.valid_until = token.map(|token| Instant::now() + token.lifetime.saturating_sub(TOKEN_MARGIN));
+            let end = |token: AccessToken| Instant::now().checked_add(token.lifetime.saturating_sub(TOKEN_MARGIN));
+            connection.valid_until = token.and_then(end);
             Ok(connection)
         }
         #[cfg(test)]

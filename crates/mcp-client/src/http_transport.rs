@@ -23,34 +23,23 @@ use rmcp::{
     },
 };
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
 use url::{Host, Url};
 
 use crate::{
+    access_token::AccessToken,
     connection_monitor::{Admission, ConnectionMonitor},
-    definition::ClientCredentials,
     options::McpLimits,
     send_error::SendError,
 };
 
 /// Time limit of a TCP and TLS connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(20);
-/// Largest answer of a token endpoint, in bytes.
-const TOKEN_ANSWER: usize = 64 << 10;
-/// Lifetime of a token that names none.
-const TOKEN_LIFETIME: u64 = 3600;
 /// Largest error text of a server that is read, in bytes.
 const ERROR_ANSWER: usize = 4 << 10;
 /// Attempts to open a broken stream again.
 const STREAM_RETRIES: usize = 5;
 
 type HttpTransport = StreamableHttpClientTransport<Client>;
-
-/// A token of a token endpoint.
-pub(crate) struct AccessToken {
-    pub(crate) token: SecretString,
-    pub(crate) lifetime: Duration,
-}
 
 /// rmcp's transport, whose messages the watch over the connection admits.
 pub(crate) struct GuardedHttp {
@@ -175,7 +164,7 @@ fn send_error(
 }
 
 /// Sorts a failure of the HTTP client. Its own text has the address.
-fn client_error(error: &reqwest::Error) -> SendError {
+pub(crate) fn client_error(error: &reqwest::Error) -> SendError {
     let why = root_cause(error);
     match error.status() {
         Some(status) if matches!(status.as_u16(), 401 | 403) => {
@@ -208,7 +197,7 @@ fn header_values(headers: &BTreeMap<String, SecretString>) -> Result<HashMap<Hea
 }
 
 /// Builds a client that follows no redirect, because a header would go with it.
-fn http_client(url: &str) -> Result<Client, String> {
+pub(crate) fn http_client(url: &str) -> Result<Client, String> {
     let url = Url::parse(url).map_err(|_| "its url is invalid".to_owned())?;
     let builder: ClientBuilder = match (is_loopback(&url), url.scheme()) {
         (true, "http") => Client::builder().no_proxy().tls_certs_only([]),
@@ -226,41 +215,4 @@ fn is_loopback(url: &Url) -> bool {
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     }
-}
-
-#[derive(Deserialize)]
-struct TokenAnswer {
-    access_token: SecretString,
-    #[serde(default)]
-    expires_in: Option<u64>,
-}
-
-/// Gets a token with client credentials.
-///
-/// # Errors
-/// The reason, without addresses and values.
-pub(crate) async fn fetch_token(credentials: &ClientCredentials, secret: &SecretString) -> Result<AccessToken, String> {
-    let mut form = vec![("grant_type", "client_credentials")];
-    form.extend(credentials.scope.as_deref().map(|scope| ("scope", scope)));
-    let request = http_client(&credentials.token_url)?
-        .post(&credentials.token_url)
-        .basic_auth(&credentials.client_id, Some(secret.expose_secret()))
-        .form(&form);
-    let failed = |error: reqwest::Error| format!("no token: {}", client_error(&error));
-    let mut answer = request.send().await.map_err(failed)?;
-    let status = answer.status();
-    if !status.is_success() {
-        return Err(format!("no token: the token endpoint returned status {}", status.as_u16()));
-    }
-    let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(failed)? {
-        if body.len() + chunk.len() > TOKEN_ANSWER {
-            return Err(format!("no token: the answer of the token endpoint is larger than {TOKEN_ANSWER} bytes"));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    let answer: TokenAnswer = serde_json::from_slice(&body)
-        .map_err(|_| "no token: the answer of the token endpoint has no access_token".to_owned())?;
-    let lifetime = Duration::from_secs(answer.expires_in.unwrap_or(TOKEN_LIFETIME));
-    Ok(AccessToken { token: answer.access_token, lifetime })
 }

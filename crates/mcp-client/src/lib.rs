@@ -2,6 +2,7 @@
 //!
 //! It must not decide who may call a tool: policy decides before a call comes here, and annotations of a server grant nothing.
 
+mod access_token;
 mod approval_requests;
 mod approvals;
 mod argument_check;
