@@ -76,8 +76,6 @@ impl OpenFailure {
 pub(crate) enum RequestFailure {
     /// Nothing of it was sent.
     NotSent(String),
-    /// Nothing of it was done, because the server did not accept the credentials.
-    Unauthorized(String),
     /// It was sent, or may have been, and no answer came.
     Lost(String),
     /// The server answered with an error.
@@ -200,6 +198,11 @@ impl Connection {
         !self.monitor.is_closed() && !self.service.is_closed() && !self.service.is_transport_closed()
     }
 
+    /// Returns true if further requests can be sent over it.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.is_open() && !self.monitor.is_retired() && self.valid_until.is_none_or(|until| Instant::now() < until)
+    }
+
     /// Returns true if the server declared that it has resources.
     pub(crate) fn has_resources(&self) -> bool {
         self.service.peer_info().is_some_and(|info| info.capabilities.resources.is_some())
@@ -258,9 +261,10 @@ impl Connection {
                 let was_begun = open.withdraw();
                 Err(match find_send_error(&error) {
                     Some(SendError::NotSent(why)) => RequestFailure::NotSent(why.clone()),
-                    Some(SendError::Unauthorized(why)) => RequestFailure::Unauthorized(why.clone()),
-                    Some(SendError::Rejected(why)) => RequestFailure::Refused(why.clone()),
-                    Some(SendError::Lost(why)) => RequestFailure::Lost(why.clone()),
+                    Some(SendError::Unauthorized(why) | SendError::Rejected(why)) => {
+                        RequestFailure::Refused(why.clone())
+                    }
+                    Some(SendError::Lost(why) | SendError::Doubtful(why)) => RequestFailure::Lost(why.clone()),
                     None if was_begun => RequestFailure::Lost("it could not be sent whole".to_owned()),
                     None => RequestFailure::NotSent("it could not be sent".to_owned()),
                 })
@@ -377,7 +381,7 @@ fn open_failure(error: &ClientInitializeError, monitor: &ConnectionMonitor) -> O
             Some(SendError::NotSent(why) | SendError::Lost(why)) if monitor.is_closed() => {
                 OpenFailure::Closed(format!("{}; {why}", monitor.close_reason()))
             }
-            Some(SendError::Rejected(why)) => OpenFailure::Unintelligible(why.clone()),
+            Some(SendError::Rejected(why) | SendError::Doubtful(why)) => OpenFailure::Unintelligible(why.clone()),
             Some(SendError::NotSent(why) | SendError::Lost(why)) => OpenFailure::Other(why.clone()),
             None => OpenFailure::Other("it could not be reached".to_owned()),
         },

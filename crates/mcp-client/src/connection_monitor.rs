@@ -80,6 +80,7 @@ pub(crate) struct ConnectionMonitor {
     state: Mutex<MonitorState>,
     closed: CancellationToken,
     tools_changed: AtomicBool,
+    is_retired: AtomicBool,
     /// Tool calls that the server works on, the oldest first.
     calls: watch::Sender<Vec<Arc<OpenCall>>>,
 }
@@ -109,6 +110,7 @@ impl ConnectionMonitor {
             state: Mutex::default(),
             closed: CancellationToken::new(),
             tools_changed: AtomicBool::new(false),
+            is_retired: AtomicBool::new(false),
             calls: watch::Sender::default(),
         }
     }
@@ -161,6 +163,16 @@ impl ConnectionMonitor {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
+    }
+
+    /// Notes that the server takes no further requests over the connection: its session or its token does not count any more.
+    /// Requests that are open get their answers.
+    pub(crate) fn retire(&self) {
+        self.is_retired.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::SeqCst)
     }
 
     /// Returns the moment of the end.

@@ -128,52 +128,68 @@ impl Transport<RoleClient> for GuardedHttp {
     }
 }
 
-/// Sorts a failure by what may have left.
+/// Sorts a failure by what may have left, and by what the server may have done.
 fn send_error(
     error: &StreamableHttpError<reqwest::Error>,
     monitor: &ConnectionMonitor,
     is_authorized: bool,
 ) -> SendError {
+    let status_error = |status: u16| {
+        if status == 401 {
+            monitor.retire();
+        }
+        status_error(status, is_authorized)
+    };
     match error {
-        StreamableHttpError::Client(error) => client_error(error),
-        StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => {
-            let what = if is_authorized { "the token" } else { "the request: it wants credentials" };
-            SendError::Unauthorized(format!("it did not accept {what}"))
-        }
+        StreamableHttpError::Client(error) => match error.status() {
+            Some(status) => status_error(status.as_u16()),
+            None => client_error(error),
+        },
+        StreamableHttpError::AuthRequired(_) => status_error(401),
+        StreamableHttpError::InsufficientScope(_) => status_error(403),
         StreamableHttpError::SessionExpired => {
-            monitor.close("its session expired");
-            SendError::NotSent("its session expired".to_owned())
+            monitor.retire();
+            SendError::Rejected("its session expired (status 404); the next request opens another".to_owned())
         }
-        StreamableHttpError::HttpStatus(status) if matches!(status.status, 502 | 504) => {
-            SendError::Lost(format!("status {}", status.status))
-        }
-        StreamableHttpError::HttpStatus(status) => SendError::Rejected(format!("status {}", status.status)),
+        StreamableHttpError::HttpStatus(status) => status_error(status.status),
         StreamableHttpError::ResponseBodyTooLarge { max_size } => {
             SendError::Rejected(format!("the answer is larger than {max_size} bytes"))
         }
-        StreamableHttpError::UnexpectedServerResponse(text)
-            if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
-        {
-            SendError::Unauthorized(format!("status {}", &text["HTTP ".len().."HTTP 401".len()]))
+        StreamableHttpError::UnexpectedServerResponse(text) => match status_in(text) {
+            Some(status) => status_error(status),
+            None => SendError::Doubtful(monitor.show_text(&error.to_string())),
+        },
+        StreamableHttpError::UnexpectedContentType(_) | StreamableHttpError::Deserialize(_) => {
+            SendError::Doubtful(monitor.show_text(&error.to_string()))
         }
-        StreamableHttpError::UnexpectedContentType(_)
-        | StreamableHttpError::UnexpectedServerResponse(_)
-        | StreamableHttpError::Deserialize(_) => SendError::Rejected(monitor.show_text(&error.to_string())),
         other => SendError::Lost(monitor.show_text(&other.to_string())),
     }
 }
 
-/// Sorts a failure of the HTTP client. Its own text has the address.
+/// Sorts a status that is an error. One of the server or of a proxy before it may come after the request was carried out.
+fn status_error(status: u16, is_authorized: bool) -> SendError {
+    match status {
+        401 if is_authorized => SendError::Unauthorized(
+            "it did not accept the token (status 401); the next request uses a new one".to_owned(),
+        ),
+        401 => SendError::Unauthorized("it did not accept the request: it wants credentials (status 401)".to_owned()),
+        400..=499 if status != 408 => SendError::Rejected(format!("status {status}")),
+        _ => SendError::Doubtful(format!("status {status}")),
+    }
+}
+
+/// Returns the status in the transport's text for an answer with one: `HTTP 403 Forbidden: …`.
+fn status_in(text: &str) -> Option<u16> {
+    text.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
+}
+
+/// Sorts a failure of the HTTP client that has no status. Its own text has the address.
 pub(crate) fn client_error(error: &reqwest::Error) -> SendError {
     let why = root_cause(error);
-    match error.status() {
-        Some(status) if matches!(status.as_u16(), 401 | 403) => {
-            SendError::Unauthorized(format!("status {}", status.as_u16()))
-        }
-        Some(status) if matches!(status.as_u16(), 502 | 504) => SendError::Lost(format!("status {}", status.as_u16())),
-        Some(status) => SendError::Rejected(format!("status {}", status.as_u16())),
-        None if error.is_connect() || error.is_builder() => SendError::NotSent(format!("cannot connect: {why}")),
-        None => SendError::Lost(format!("the connection broke: {why}")),
+    if error.is_connect() || error.is_builder() {
+        SendError::NotSent(format!("cannot connect: {why}"))
+    } else {
+        SendError::Lost(format!("the connection broke: {why}"))
     }
 }
 

@@ -9,10 +9,14 @@ pub(crate) enum SendError {
     /// The message left, or may have, and no answer came back.
     #[error("{0}")]
     Lost(String),
-    /// The server answered with a status that is an error, or with something that is no message.
+    /// The server refused it with a status, or its answer is larger than a message may be.
     #[error("{0}")]
     Rejected(String),
-    /// The server did not accept the credentials, and so did nothing.
+    /// An answer came, of the server or of a proxy before it, from which it cannot be known what the server did: a status that
+    /// proxies use as well, or a body that is no message.
+    #[error("{0}")]
+    Doubtful(String),
+    /// The server did not accept the credentials. It may have done something all the same.
     #[error("{0}")]
     Unauthorized(String),
 }

@@ -11,7 +11,7 @@ use crate::{
     backoff::StartBackoff,
     connect::open_connection,
     connection::{Connection, ProtocolGeneration, RequestFailure, RequestWait},
-    definition::{ServerDefinition, ServerTransport},
+    definition::ServerDefinition,
     error::McpError,
     listing::{ServerListing, ServerTool, read_listing},
     options::{McpLimits, McpOptions},
@@ -109,14 +109,11 @@ impl ServerHandle {
     }
 
     async fn connect(&self, state: &mut ServerState) -> Result<Arc<Connection>, McpError> {
-        if let Some(connection) = &state.connection
-            && connection.is_open()
-            && connection.valid_until.is_none_or(|until| Instant::now() < until)
-        {
+        if let Some(connection) = state.connection.as_ref().filter(|connection| connection.takes_requests()) {
             return Ok(Arc::clone(connection));
         }
         state.listing = None;
-        // An open one whose token ends serves its calls to their end.
+        // An open one whose token or session does not count any more serves its calls to their end.
         if let Some(old) = state.connection.take().filter(|old| !old.is_open()) {
             let ended = old.monitor().closed_at().unwrap_or_else(Instant::now);
             state.backoff.note_failure(ended, Some(old.opened()), old.monitor().close_reason());
@@ -151,10 +148,23 @@ impl ServerHandle {
     pub(crate) async fn listing(&self, epoch: Option<ApprovalEpoch>) -> Result<Arc<ServerListing>, McpError> {
         let work = async {
             let mut state = self.state.lock().await;
-            let connection = self.connect(&mut state).await?;
-            self.list_over(&mut state, &connection).await
+            Ok(self.list(&mut state).await?.1)
         };
         self.run_permitted(epoch, work).await
+    }
+
+    /// Connects and lists the tools. If the server refuses the token or the session of the connection, it is done once more over
+    /// another: a list changes nothing.
+    async fn list(&self, state: &mut ServerState) -> Result<(Arc<Connection>, Arc<ServerListing>), McpError> {
+        let connection = self.connect(state).await?;
+        match self.list_over(state, &connection).await {
+            Err(_) if connection.monitor().is_retired() => {
+                let connection = self.connect(state).await?;
+                let listing = self.list_over(state, &connection).await?;
+                Ok((connection, listing))
+            }
+            listing => Ok((connection, listing?)),
+        }
     }
 
     async fn list_over(
@@ -178,8 +188,7 @@ impl ServerHandle {
         let Some(approved) = of.approved else { return self.connection(of.epoch).await };
         let work = async {
             let mut state = self.state.lock().await;
-            let connection = self.connect(&mut state).await?;
-            let listing = self.list_over(&mut state, &connection).await?;
+            let (connection, listing) = self.list(&mut state).await?;
             let (server, tool) = (self.definition.name.clone(), approved.name.clone());
             match listing.get(&approved.name) {
                 Some(offered) if offered.digest == approved.digest => Ok(connection),
@@ -191,7 +200,8 @@ impl ServerHandle {
     }
 
     /// Sends a request, and a call of an approved tool only over a connection over which the server offers that tool unchanged.
-    /// If the server does not accept the token of the connection, it is sent once more with a new one.
+    /// It is sent at most once: after no status, not even 401, it is certain that the server did nothing. If the server refused the
+    /// token or the session, the next request uses another.
     ///
     /// # Errors
     /// The failure of the request, or the reason that nothing was sent.
@@ -201,26 +211,14 @@ impl ServerHandle {
         of: ServerUse<'_>,
         wait: RequestWait,
     ) -> Result<Result<ServerResult, RequestFailure>, McpError> {
-        let cancelled = || Ok(Err(RequestFailure::NotSent("the call was cancelled".to_owned())));
         let connection = tokio::select! {
             biased;
-            () = wait.cancel.cancelled() => return cancelled(),
+            () = wait.cancel.cancelled() => {
+                return Ok(Err(RequestFailure::NotSent("the call was cancelled".to_owned())));
+            }
             connection = self.connection_for(of) => connection?,
         };
-        let answer = connection.request(request.clone(), wait.clone()).await;
-        if !matches!(answer, Err(RequestFailure::Unauthorized(_))) || !self.gets_tokens() {
-            return Ok(answer);
-        }
-        let renewing = async {
-            self.state.lock().await.connection.take_if(|current| Arc::ptr_eq(current, &connection));
-            self.connection_for(of).await
-        };
-        let renewed = tokio::select! {
-            biased;
-            () = wait.cancel.cancelled() => return cancelled(),
-            renewed = renewing => renewed?,
-        };
-        Ok(renewed.request(request, wait).await)
+        Ok(connection.request(request, wait).await)
     }
 
     /// Returns what it does now.
@@ -242,10 +240,6 @@ impl ServerHandle {
                 None => ServerActivity::Idle,
             },
         }
-    }
-
-    const fn gets_tokens(&self) -> bool {
-        matches!(self.definition.transport, ServerTransport::Http { auth: Some(_), .. })
     }
 
     /// Ends the connection and waits for that. Uses that wait for it end too. The next request opens another at once, also after

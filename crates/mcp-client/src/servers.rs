@@ -149,7 +149,7 @@ impl McpServers {
             let required = match answer {
                 Ok(Ok(ServerResult::InputRequiredResult(required))) => required,
                 // The server worked on the call in an earlier round, so it is not true that nothing was sent.
-                Ok(Err(RequestFailure::NotSent(why) | RequestFailure::Unauthorized(why))) if rounds > 0 => {
+                Ok(Err(RequestFailure::NotSent(why))) if rounds > 0 => {
                     return unfinished(&called, &why);
                 }
                 Err(error) if rounds > 0 => return unfinished(&called, &error.to_string()),

@@ -48,7 +48,7 @@ impl CallOutcome {
     /// Returns the outcome of a call of `tool` that has no result.
     pub(crate) fn from_failure(server: &str, tool: &str, failure: RequestFailure) -> Self {
         match failure {
-            RequestFailure::NotSent(why) | RequestFailure::Unauthorized(why) => {
+            RequestFailure::NotSent(why) => {
                 Self::NotBegun { text: format!("MCP server {server}: {tool} was not called: {why}") }
             }
             RequestFailure::Lost(why) => Self::InDoubt {
@@ -63,9 +63,9 @@ impl CallOutcome {
         let failed = |why: &str| Self::Failed { text: format!("MCP server {server}: {tool} failed: {why}") };
         match answer {
             ServerResult::CallToolResult(result) => Self::from_result(result, limits),
-            // A result without content, in one of the forms that it is read as.
+            // Nothing of it says that the tool did something.
             ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => {
-                Self::from_result(CallToolResult::default(), limits)
+                failed("the answer is no result of a tool: it has neither content nor structuredContent")
             }
             ServerResult::InputRequiredResult(_) => failed("the server wants input that it cannot get"),
             ServerResult::CreateTaskResult(_) => failed("the server made it a task, which this client does not follow"),

@@ -132,6 +132,11 @@ async fn a_call_ends_as_the_server_says() {
         (
             "nothing",
             |message, _| answer(message, json!({})),
+            failed("the answer is no result of a tool: it has neither content nor structuredContent"),
+        ),
+        (
+            "empty",
+            |message, _| answer(message, json!({"content": []})),
             CallOutcome::Done { content: vec![], is_error: false, structured: None },
         ),
         (
@@ -148,7 +153,7 @@ async fn a_call_ends_as_the_server_says() {
                 text: "MCP server box: open was not finished: the server wanted input more than 8 times".to_owned(),
             },
         ),
-    ] as [(&str, fn(&Value, Value) -> Step, CallOutcome); 7]
+    ] as [(&str, fn(&Value, Value) -> Step, CallOutcome); 8]
     {
         let server = calling(move |message| vec![steps(message, text_result("opened"))]);
         assert_eq!(call(&server.servers()).await, want, "{case}");

@@ -31,6 +31,18 @@ struct HttpServer {
 
 impl HttpServer {
     async fn start(answer: impl Fn(&Request) -> (u16, String) + Send + Sync + 'static) -> Self {
+        Self::start_with_head("", answer).await
+    }
+
+    /// The same, with a session.
+    async fn start_with_session(answer: impl Fn(&Request) -> (u16, String) + Send + Sync + 'static) -> Self {
+        Self::start_with_head("mcp-session-id: S1\r\n", answer).await
+    }
+
+    async fn start_with_head(
+        head: &'static str,
+        answer: impl Fn(&Request) -> (u16, String) + Send + Sync + 'static,
+    ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -38,7 +50,7 @@ impl HttpServer {
         let (answer, noted): (Arc<Answer>, _) = (Arc::new(answer), Arc::clone(&seen));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&answer), Arc::clone(&noted)));
+                tokio::spawn(serve(stream, head, Arc::clone(&answer), Arc::clone(&noted)));
             }
         });
         Self { url, seen }
@@ -50,7 +62,7 @@ impl HttpServer {
     }
 }
 
-async fn serve(stream: TcpStream, answer: Arc<Answer>, seen: Arc<Mutex<Vec<Request>>>) {
+async fn serve(stream: TcpStream, extra: &'static str, answer: Arc<Answer>, seen: Arc<Mutex<Vec<Request>>>) {
     let mut stream = BufReader::new(stream);
     loop {
         let mut line = String::new();
@@ -70,8 +82,10 @@ async fn serve(stream: TcpStream, answer: Arc<Answer>, seen: Arc<Mutex<Vec<Reque
         let request = Request { line, headers, body: String::from_utf8(body).unwrap() };
         seen.lock().unwrap().push(request.clone());
         let (status, body) = answer(&request);
-        let head =
-            format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\n{extra}content-length: {}\r\n\r\n",
+            body.len()
+        );
         if stream.write_all((head + &body).as_bytes()).await.is_err() {
             return;
         }
@@ -145,28 +159,74 @@ async fn a_server_that_does_not_know_discovery_is_initialized_whatever_it_answer
     }
 }
 
-#[tokio::test]
-async fn a_failure_is_sorted_by_what_left_and_names_no_address() {
-    for (case, status, body, want) in [
-        ("status", 500, "no".to_owned(), "MCP server box: open failed: status 500"),
-        ("gateway", 504, "no".to_owned(), "Outcome unknown: MCP server box got the call of open, but status 504"),
-        (
-            "too large",
-            200,
-            json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "x".repeat(20_000)}]}})
-                .to_string(),
-            "MCP server box: open failed: the answer is larger than 10000 bytes",
-        ),
-    ] {
-        let server = HttpServer::start(move |request| answer_mcp(request, |_| (status, body.clone()))).await;
-        let mut options = options();
-        options.limits.message = 10_000;
-        let outcome = call(&servers(server.transport(None), options)).await;
-        let (CallOutcome::Failed { text } | CallOutcome::InDoubt { text }) = outcome else {
-            panic!("{case}: {outcome:?}")
-        };
-        assert_eq!(text, want, "{case}");
+fn auth(server: &HttpServer) -> ClientCredentials {
+    ClientCredentials {
+        token_url: format!("{}/token", server.url),
+        client_id: "gate".to_owned(),
+        client_secret: "hush-hush".into(),
+        scope: Some("doors".to_owned()),
     }
+}
+
+/// Answers a request for a token, or another one by `answer`.
+fn with_token(request: &Request, answer: impl Fn(&Request) -> (u16, String)) -> (u16, String) {
+    if request.line.starts_with("POST /token") {
+        return (200, json!({"access_token": "token-0", "expires_in": 3600, "token_type": "Bearer"}).to_string());
+    }
+    answer(request)
+}
+
+#[tokio::test]
+async fn a_failure_is_sorted_by_what_the_server_may_have_done_and_names_no_address() {
+    let large =
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "x".repeat(20_000)}]}});
+    let refused = |why: &str| format!("MCP server box: open failed: {why}");
+    let in_doubt = |why: &str| format!("Outcome unknown: MCP server box got the call of open, but {why}");
+    for (status, body, want) in [
+        (400, "no", refused("status 400")),
+        (403, "no", refused("status 403")),
+        (404, "no", refused("status 404")),
+        (429, "no", refused("status 429")),
+        (408, "no", in_doubt("status 408")),
+        (500, "no", in_doubt("status 500")),
+        (502, "no", in_doubt("status 502")),
+        (503, "no", in_doubt("status 503")),
+        (504, "no", in_doubt("status 504")),
+        (520, "no", in_doubt("status 520")),
+        (524, "no", in_doubt("status 524")),
+        (200, &large.to_string(), refused("the answer is larger than 10000 bytes")),
+    ] {
+        let answer = body.to_owned();
+        let server = HttpServer::start(move |request| {
+            with_token(request, |request| answer_mcp(request, |_| (status, answer.clone())))
+        })
+        .await;
+        for auth in [None, Some(auth(&server))] {
+            let mut options = options();
+            options.limits.message = 10_000;
+            let outcome = call(&servers(server.transport(auth), options)).await;
+            let (CallOutcome::Failed { text } | CallOutcome::InDoubt { text }) = outcome else {
+                panic!("{status}: {outcome:?}")
+            };
+            assert_eq!(text, want, "{status}");
+        }
+        assert_eq!(calls(&server), 2, "{status}: sent once each");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_leaves_the_outcome_in_doubt() {
+    for body in ["", "{", "<html>", "[]", r#"{"jsonrpc":"2.0"}"#] {
+        let server = HttpServer::start(move |request| answer_mcp(request, |_| (200, body.to_owned()))).await;
+        let outcome = call(&servers(server.transport(None), options())).await;
+        assert!(matches!(outcome, CallOutcome::InDoubt { .. }), "{body:?}: {outcome:?}");
+        assert_eq!(calls(&server), 1, "{body:?}");
+    }
+}
+
+/// Number of calls that a server got.
+fn calls(server: &HttpServer) -> usize {
+    server.seen.lock().unwrap().iter().filter(|request| request.body.contains("tools/call")).count()
 }
 
 #[tokio::test]
@@ -181,9 +241,9 @@ async fn nothing_is_sent_to_an_address_without_a_server() {
 }
 
 #[tokio::test]
-async fn a_token_is_fetched_with_client_credentials_and_again_when_it_does_not_count_any_more() {
+async fn a_call_whose_token_was_refused_is_not_repeated_and_the_next_one_gets_a_new_token() {
     let tokens = std::sync::atomic::AtomicUsize::new(0);
-    let calls = std::sync::atomic::AtomicUsize::new(0);
+    let calls_made = std::sync::atomic::AtomicUsize::new(0);
     let server = HttpServer::start(move |request| {
         use std::sync::atomic::Ordering::SeqCst;
         if request.line.starts_with("POST /token") {
@@ -192,25 +252,40 @@ async fn a_token_is_fetched_with_client_credentials_and_again_when_it_does_not_c
             let token = format!("token-{}", tokens.fetch_add(1, SeqCst));
             return (200, json!({"access_token": token, "expires_in": 3600, "token_type": "Bearer"}).to_string());
         }
-        let is_revoked = request.headers["authorization"] == "Bearer token-0" && calls.load(SeqCst) > 0;
+        let is_revoked = request.headers["authorization"] == "Bearer token-0" && calls_made.load(SeqCst) > 0;
         answer_mcp(request, |message| {
-            calls.fetch_add(1, SeqCst);
+            calls_made.fetch_add(1, SeqCst);
             if is_revoked { (401, String::new()) } else { opened(message) }
         })
     })
     .await;
-    let auth = ClientCredentials {
-        token_url: format!("{}/token", server.url),
-        client_id: "gate".to_owned(),
-        client_secret: "hush-hush".into(),
-        scope: Some("doors".to_owned()),
-    };
-    let servers = servers(server.transport(Some(auth)), options());
-    for _ in 0..2 {
-        let outcome = call(&servers).await;
-        assert!(is_done(&outcome), "{outcome:?}");
-    }
+    let servers = servers(server.transport(Some(auth(&server))), options());
+    let first = call(&servers).await;
+    assert!(is_done(&first), "{first:?}");
+    let why = "it did not accept the token (status 401); the next request uses a new one";
+    assert_eq!(call(&servers).await, CallOutcome::Failed { text: format!("MCP server box: open failed: {why}") });
+    assert_eq!(calls(&server), 2);
+    let third = call(&servers).await;
+    assert!(is_done(&third), "{third:?}");
     let seen = server.seen.lock().unwrap();
     let last = seen.iter().rev().find(|request| request.body.contains("tools/call")).unwrap();
     assert_eq!(last.headers["authorization"], "Bearer token-1");
+}
+
+#[tokio::test]
+async fn a_call_that_a_restarted_server_refuses_is_refused_and_the_next_one_opens_a_session() {
+    let refused = std::sync::atomic::AtomicBool::new(false);
+    let server = HttpServer::start_with_session(move |request| {
+        answer_mcp(request, |message| {
+            use std::sync::atomic::Ordering::SeqCst;
+            if refused.swap(true, SeqCst) { opened(message) } else { (404, "unknown session".to_owned()) }
+        })
+    })
+    .await;
+    let servers = servers(server.transport(None), options());
+    let why = "its session expired (status 404); the next request opens another";
+    assert_eq!(call(&servers).await, CallOutcome::Failed { text: format!("MCP server box: open failed: {why}") });
+    let next = call(&servers).await;
+    assert!(is_done(&next), "{next:?}");
+    assert_eq!(calls(&server), 2);
 }

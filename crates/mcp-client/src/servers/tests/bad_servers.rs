@@ -182,3 +182,25 @@ async fn a_server_that_starts_is_busy() {
     }
     assert_eq!(servers.activity("box"), Some(ServerActivity::Busy));
 }
+
+#[tokio::test]
+async fn an_answer_that_is_no_result_of_a_tool_is_never_a_success() {
+    for result in [
+        json!({}),
+        json!({"resultType": "complete"}),
+        json!({"foo": 1}),
+        json!({"_meta": {"a": 1}}),
+        json!({"content": null}),
+        json!({"resultType": "other", "content": [{"type": "text", "text": "x"}]}),
+        json!({"resultType": "complete", "contnet": [{"type": "text", "text": "x"}], "is_error": true}),
+        json!({"tools": []}),
+        json!("opened"),
+        json!(null),
+    ] {
+        let given = result.clone();
+        let server = calling(move |message| vec![answer(message, given.clone())]);
+        let outcome = call(&server.servers()).await;
+        let is_success = matches!(outcome, CallOutcome::Done { .. } | CallOutcome::NotBegun { .. });
+        assert!(!is_success, "{result}: {outcome:?}");
+    }
+}
