@@ -22,7 +22,7 @@ use countersign_core::{
     time::Millis,
 };
 use countersign_files::replace::{FileAccess, replace_file};
-use countersign_runtime::tools::regular;
+use countersign_runtime::tools::{GatewaySecrets, regular};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -88,10 +88,12 @@ impl ApprovalError {
 }
 
 /// Approved servers and tools of a gateway.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ApprovedServers {
     path: PathBuf,
     file: ApprovalFile,
+    /// Hidden in all tools that are read from the file: an earlier version, or a time when they were no secrets, may have stored them.
+    secrets: GatewaySecrets,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -199,7 +201,7 @@ impl ApprovedServers {
                 // A link that leads nowhere is no missing file.
                 return match fs::symlink_metadata(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        Ok(Self { path, file: ApprovalFile::empty() })
+                        Ok(Self { path, file: ApprovalFile::empty(), secrets: GatewaySecrets::default() })
                     }
                     Ok(_) | Err(_) => Err(unreadable(error)),
                 };
@@ -215,7 +217,13 @@ impl ApprovedServers {
         if file.version != VERSION {
             return Err(invalid(format!("its version is {}, expected {VERSION}", file.version)));
         }
-        Ok(Self { path, file })
+        Ok(Self { path, file, secrets: GatewaySecrets::default() })
+    }
+
+    /// Hides `secrets` in all tools that are read from the file.
+    #[must_use]
+    pub fn with_secrets(self, secrets: GatewaySecrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Returns the approved tools of a server, for its definition as it is now, as they were approved.
@@ -223,7 +231,7 @@ impl ApprovedServers {
         let server = self.file.servers.get(&definition.name);
         let server = server.filter(|server| server.definition == definition.digest());
         let tools = server.into_iter().flat_map(|server| &server.tools);
-        tools.filter_map(|(name, tool)| tool.to_server_tool(&definition.name, name)).collect()
+        tools.filter_map(|(name, tool)| self.shown_tool(tool).to_server_tool(&definition.name, name)).collect()
     }
 
     /// Returns true if a server is approved under its definition as it is now, whatever its tools are.
@@ -259,21 +267,31 @@ impl ApprovedServers {
         let state = |tool: &ServerTool| match known(&tool.name) {
             None => ToolApproval::New,
             Some(before) if before.digest == tool.digest => ToolApproval::Approved,
-            Some(before) => ToolApproval::Changed { differences: find_differences(before, tool) },
+            Some(before) => ToolApproval::Changed { differences: find_differences(&self.shown_tool(before), tool) },
         };
         let mut tools: Vec<(ServerTool, ToolApproval)> =
             listing.tools.iter().map(|tool| (tool.clone(), state(tool))).collect();
         let gone = approved.into_iter().flat_map(|server| &server.tools);
         let gone = gone.filter(|(name, _)| listing.get(name).is_none());
-        tools.extend(
-            gone.filter_map(|(name, tool)| Some((tool.to_server_tool(&definition.name, name)?, ToolApproval::Gone))),
-        );
+        tools.extend(gone.filter_map(|(name, tool)| {
+            Some((self.shown_tool(tool).to_server_tool(&definition.name, name)?, ToolApproval::Gone))
+        }));
         ServerApproval {
             is_new: approved.is_none(),
             definition_changed: approved.is_some_and(|server| server.definition != definition.digest()),
             tools,
             mark: self.mark(&definition.name),
         }
+    }
+
+    /// Returns an approved tool without secrets.
+    fn shown_tool(&self, tool: &ApprovedTool) -> ApprovedTool {
+        let (redactor, mut shown) = (self.secrets.redactor(), tool.clone());
+        shown.description = redactor.redact_text(&tool.description).into_owned();
+        redactor.redact_value(&mut shown.schema);
+        shown.output_schema.iter_mut().for_each(|schema| redactor.redact_value(schema));
+        redactor.redact_value(&mut shown.annotations);
+        shown
     }
 
     /// Records the approval of a server with these tools in place of the one that the approver saw. False if the approval is

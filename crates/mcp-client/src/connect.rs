@@ -71,7 +71,7 @@ async fn open_once(
     match &definition.transport {
         ServerTransport::Stdio { command, args, env, cwd } => {
             let env = fill_values(env, &options.secrets).map_err(other)?;
-            let monitor = new_monitor(options, env.values().chain(&definition.hidden_texts()));
+            let monitor = new_monitor(options, env.values(), &definition.hidden_texts());
             let variables = env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
             let home = make_home(&options.homes, &definition.name).map_err(other)?;
             let own = [("HOME".to_owned(), home.to_string_lossy().into_owned())];
@@ -96,9 +96,9 @@ async fn open_once(
                     Some(fetch_token(credentials, &secret).await.map_err(other)?)
                 }
             };
-            let of_address = definition.hidden_texts();
-            let hidden = headers.values().chain(token.as_ref().map(|token| &token.token)).chain(&of_address);
-            let monitor = new_monitor(options, hidden);
+            let mut credentials = definition.hidden_texts();
+            credentials.extend(token.as_ref().map(|token| token.token.clone()));
+            let monitor = new_monitor(options, headers.values(), &credentials);
             let own = options.headers.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
             let headers = headers.into_iter().chain(own).collect();
             let transport = GuardedHttp::new(url, &headers, token.as_ref(), Arc::clone(&monitor)).map_err(other)?;
@@ -110,7 +110,7 @@ async fn open_once(
         }
         #[cfg(test)]
         ServerTransport::Scripted(server) => {
-            let monitor = new_monitor(options, []);
+            let monitor = new_monitor(options, [], &[]);
             let (read, write) = tokio::io::split(server.start());
             let transport = PipeTransport::new(read, write, Arc::clone(&monitor), None);
             Connection::open(transport, monitor, generation, options.asker.clone()).await
@@ -139,9 +139,20 @@ fn other_homes(options: &McpOptions, home: &Path) -> Result<Vec<PathBuf>, String
     Ok(known.chain(listed.into_iter().map(|entry| entry.path())).filter(|other| other != home).collect())
 }
 
-fn new_monitor<'a>(options: &McpOptions, hidden: impl IntoIterator<Item = &'a SecretString>) -> Arc<ConnectionMonitor> {
-    let hidden = hidden.into_iter().map(|value| value.expose_secret()).filter(|value| value.len() >= SHORTEST);
-    let secrets = SecretTexts::new(Redactor::for_secrets(hidden, HIDDEN), options.secrets.clone());
+/// Creates the watch over a connection. `values` are hidden in texts of errors, and `credentials` in every message.
+fn new_monitor<'a>(
+    options: &McpOptions,
+    values: impl IntoIterator<Item = &'a SecretString>,
+    credentials: &'a [SecretString],
+) -> Arc<ConnectionMonitor> {
+    let all = values.into_iter().chain(credentials).map(|value| value.expose_secret());
+    let all = Redactor::for_secrets(all.filter(|value| value.len() >= SHORTEST), HIDDEN);
+    let mut secrets = SecretTexts::new(all, options.secrets.clone());
+    if !credentials.is_empty() {
+        let credentials = credentials.iter().map(|value| value.expose_secret());
+        let credentials = credentials.filter(|value| value.len() >= SHORTEST);
+        secrets = secrets.with_credentials(Redactor::for_secrets(credentials, HIDDEN));
+    }
     Arc::new(ConnectionMonitor::new(options.limits, secrets))
 }
 

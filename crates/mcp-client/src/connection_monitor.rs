@@ -20,7 +20,10 @@ use rmcp::model::{
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{open_call::OpenCall, options::McpLimits, secret_texts::SecretTexts, text::printable_excerpt};
+use crate::{
+    message_redaction::redact_message, open_call::OpenCall, options::McpLimits, secret_texts::SecretTexts,
+    text::printable_excerpt,
+};
 
 /// Span in which the messages of a server are counted.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -66,7 +69,7 @@ enum RequestPhase {
 
 /// Decision about a message of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
+enum Admission {
     /// The client gets it.
     Pass,
     /// It is skipped.
@@ -268,8 +271,13 @@ impl ConnectionMonitor {
         number_of(id).filter(|id| self.lock().open.contains_key(id))
     }
 
-    /// Decides about a message of the server. It may end the connection.
-    pub(crate) fn admit_message(&self, message: &ServerJsonRpcMessage) -> Admission {
+    /// Returns a message of the server without secrets, if the client gets it. It may end the connection.
+    pub(crate) fn admit_message(&self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
+        let message = redact_message(&self.secrets, message)?;
+        (self.judge_message(&message) == Admission::Pass).then_some(message)
+    }
+
+    fn judge_message(&self, message: &ServerJsonRpcMessage) -> Admission {
         match message {
             JsonRpcMessage::Response(response) => self.admit_answer(Some(&response.id)),
             JsonRpcMessage::Error(error) => {

@@ -26,10 +26,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
 
 use crate::{
-    access_token::AccessToken,
-    connection_monitor::{Admission, ConnectionMonitor},
-    options::McpLimits,
-    send_error::SendError,
+    access_token::AccessToken, connection_monitor::ConnectionMonitor, options::McpLimits, send_error::SendError,
 };
 
 /// Time limit of a TCP and TLS connection.
@@ -116,7 +113,7 @@ impl Transport<RoleClient> for GuardedHttp {
                 monitor.close("it ended the connection");
                 return None;
             };
-            if monitor.admit_message(&message) == Admission::Pass {
+            if let Some(message) = monitor.admit_message(message) {
                 return Some(message);
             }
         }

@@ -19,6 +19,7 @@ mod http_transport;
 mod line_reader;
 mod listing;
 mod mcp_tool;
+mod message_redaction;
 mod offered_tool;
 mod open_call;
 mod options;

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    connection_monitor::{Admission, ConnectionMonitor},
+    connection_monitor::ConnectionMonitor,
     line_reader::{LineRead, LineReader},
     send_error::SendError,
 };
@@ -72,7 +72,7 @@ where
             return None;
         }
         match serde_json::from_slice::<ServerJsonRpcMessage>(line) {
-            Ok(message) => (self.monitor.admit_message(&message) == Admission::Pass).then_some(message),
+            Ok(message) => self.monitor.admit_message(message),
             Err(_) => self.handle_invalid(line),
         }
     }
@@ -115,7 +115,7 @@ where
             ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None),
             Some(NumberOrString::Number(id)),
         );
-        (self.monitor.admit_message(&message) == Admission::Pass).then_some(message)
+        self.monitor.admit_message(message)
     }
 
     /// Finds out how the server ended and closes the connection with that, even if the caller is dropped.

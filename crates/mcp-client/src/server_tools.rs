@@ -86,7 +86,7 @@ impl ServerTools {
     /// # Errors
     /// [`ApprovalError`] if they cannot be read.
     pub fn open_approvals(&self) -> Result<ApprovedServers, ApprovalError> {
-        ApprovedServers::open(&self.data_dir)
+        Ok(ApprovedServers::open(&self.data_dir)?.with_secrets(self.servers.secrets().clone()))
     }
 
     /// Reads what is approved now.
@@ -191,8 +191,9 @@ impl ServerTools {
         &self,
         work: impl FnOnce(&mut ApprovedServers) -> Result<T, ApprovalError> + Send + 'static,
     ) -> Result<T, ApprovalError> {
-        let folder = self.data_dir.clone();
-        let done = tokio::task::spawn_blocking(move || work(&mut ApprovedServers::open(&folder)?)).await;
+        let (folder, secrets) = (self.data_dir.clone(), self.servers.secrets().clone());
+        let work = move || work(&mut ApprovedServers::open(&folder)?.with_secrets(secrets));
+        let done = tokio::task::spawn_blocking(work).await;
         done.unwrap_or_else(|error| Err(ApprovalError::interrupted(&self.data_dir, error)))
     }
 

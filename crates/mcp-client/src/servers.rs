@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use countersign_runtime::tools::GatewaySecrets;
 use futures_util::future::join_all;
 use rmcp::model::{InputRequest, InputRequiredResult, ServerResult};
 use serde_json::{Map, Value};
@@ -34,6 +35,7 @@ use crate::{
 #[derive(Clone)]
 pub struct McpServers {
     servers: Arc<BTreeMap<String, Arc<ServerHandle>>>,
+    secrets: GatewaySecrets,
     /// Permissions with which the servers are used; none for one that has no end.
     epochs: Option<Arc<BTreeMap<String, ApprovalEpoch>>>,
 }
@@ -61,18 +63,24 @@ impl McpServers {
                 return Err(BadDefinition::Twice(name));
             }
         }
-        Ok(Self { servers: Arc::new(servers), epochs: None })
+        Ok(Self { servers: Arc::new(servers), secrets: options.secrets.clone(), epochs: None })
     }
 
     /// Returns the same servers for use until the approval of each is withdrawn. To be taken before the approvals are read.
     #[must_use]
     pub fn until_withdrawn(&self) -> Self {
         let epochs = self.servers.iter().map(|(name, server)| (name.clone(), server.permission().epoch()));
-        Self { servers: Arc::clone(&self.servers), epochs: Some(Arc::new(epochs.collect())) }
+        let (servers, secrets) = (Arc::clone(&self.servers), self.secrets.clone());
+        Self { servers, secrets, epochs: Some(Arc::new(epochs.collect())) }
     }
 
     pub(crate) fn epoch(&self, server: &str) -> Option<ApprovalEpoch> {
         self.epochs.as_ref()?.get(server).copied()
+    }
+
+    /// Returns the secrets that definitions and arguments of calls may name.
+    pub(crate) const fn secrets(&self) -> &GatewaySecrets {
+        &self.secrets
     }
 
     /// Returns the definitions, sorted by name.

@@ -1,8 +1,10 @@
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
 };
 
+use countersign_runtime::tools::GatewaySecrets;
 use serde_json::{Value, json};
 
 use super::{
@@ -251,6 +253,20 @@ fn standing_approvals_do_not_pass_to_another_definition() {
 }
 
 #[test]
+fn secrets_in_a_stored_tool_are_not_shown() {
+    const SECRET: &str = "plainS3cretValue77";
+    let folder = tempfile::tempdir().unwrap();
+    let given = BTreeMap::from([("PLAIN".to_owned(), SECRET.into())]);
+    let secrets = GatewaySecrets::from_folder(folder.path().join("secrets"), given);
+    let open = || ApprovedServers::open(folder.path()).unwrap().with_secrets(secrets.clone());
+    let stored = listing(&[("read", SECRET), ("list", SECRET)]).tools;
+    assert!(open().approve(open().mark("files"), &definition(&[]), &stored, &ApprovalOrigin::Gate, AT).unwrap());
+    let compared = open().compare(&definition(&[]), &listing(&[("read", "Reads.")]));
+    let shown = format!("{:?} {:?}", open().approved_tools(&definition(&[])), compared.tools);
+    assert!(!shown.contains(SECRET) && shown.contains("[secret PLAIN]"), "{shown}");
+}
+
+#[test]
 fn no_file_is_written_that_cannot_be_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut tools = listing(&[("read", "Reads.")]).tools;
@@ -258,5 +274,5 @@ fn no_file_is_written_that_cannot_be_read_again() {
     let mut approvals = ApprovedServers::open(folder.path()).unwrap();
     let refused = approvals.approve(approvals.mark("files"), &definition(&[]), &tools, &ApprovalOrigin::Gate, AT);
     assert!(refused.unwrap_err().to_string().contains("larger than 64 MiB"));
-    assert_eq!(ApprovedServers::open(folder.path()).unwrap(), approvals);
+    assert_eq!(ApprovedServers::open(folder.path()).unwrap().file, approvals.file);
 }
