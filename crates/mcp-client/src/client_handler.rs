@@ -7,14 +7,23 @@ use std::sync::Arc;
 use rmcp::{
     ClientHandler, RoleClient,
     model::{
-        ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-        ErrorCode, ErrorData, FormElicitationCapability, Implementation, ProtocolVersion, UrlElicitationCapability,
+        ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
+        ElicitationAction, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability, Implementation,
+        ProtocolVersion, UrlElicitationCapability,
     },
     service::RequestContext,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{connection_monitor::ConnectionMonitor, elicitation::Elicitation, questions::QuestionAsker};
+use crate::{
+    connection_monitor::ConnectionMonitor,
+    elicitation::{ELICITATION, Elicitation, request_flaw},
+    questions::QuestionAsker,
+};
+
+/// Method of a request to the models of a client.
+const SAMPLING: &str = "sampling/createMessage";
+const SAMPLING_REFUSED: &str = "sampling is refused: this client gives servers no access to its models";
 
 /// The client as one server sees it.
 pub(crate) struct LimitedClient {
@@ -66,8 +75,20 @@ impl ClientHandler for LimitedClient {
         _params: rmcp::model::CreateMessageRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
-        let text = "sampling is refused: this client gives servers no access to its models";
-        Err(ErrorData::new(ErrorCode::INVALID_REQUEST, text, None))
+        Err(ErrorData::new(ErrorCode::INVALID_REQUEST, SAMPLING_REFUSED, None))
+    }
+
+    /// Refuses a request of an unknown method, or one whose parameters have not the form of its method.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(match request.method.as_str() {
+            ELICITATION => ErrorData::invalid_params(request_flaw(request.params.as_ref()), None),
+            SAMPLING => ErrorData::new(ErrorCode::INVALID_REQUEST, SAMPLING_REFUSED, None),
+            _ => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+        })
     }
 
     async fn create_elicitation(

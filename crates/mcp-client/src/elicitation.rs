@@ -3,6 +3,7 @@
 //! It must not know who answers. A server that gets no answer gets `cancel`, never the `decline` of a person.
 
 mod form_field;
+mod request_form;
 mod text_format;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use self::form_field::FormField;
+pub(crate) use self::request_form::{ELICITATION, mode_flaw, request_flaw};
 use crate::{
     open_call::OpenCall,
     questions::{QuestionAnswer, QuestionAsker, ServerQuestion},

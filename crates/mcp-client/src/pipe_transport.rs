@@ -7,10 +7,14 @@ use std::{borrow::Cow, io, sync::Arc, time::Duration};
 use countersign_runtime::tools::{PipedProgram, shell::ShellError};
 use rmcp::{
     RoleClient,
-    model::{ClientJsonRpcMessage, ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, ServerJsonRpcMessage},
+    model::{
+        ClientJsonRpcMessage, CustomRequest, ErrorCode, ErrorData, JsonRpcMessage, JsonRpcRequest, NumberOrString,
+        ServerJsonRpcMessage, ServerRequest, ServerResult,
+    },
     transport::Transport,
 };
 use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     sync::Mutex,
@@ -20,8 +24,10 @@ use tokio::{
 
 use crate::{
     connection_monitor::ConnectionMonitor,
+    elicitation::{ELICITATION, mode_flaw},
     line_reader::{LineRead, LineReader},
     send_error::SendError,
+    text::printable_excerpt,
 };
 
 /// Time that a server has to end once its input is closed. Then it is killed.
@@ -72,9 +78,31 @@ where
             return None;
         }
         match serde_json::from_slice::<ServerJsonRpcMessage>(line) {
-            Ok(message) => self.monitor.admit_message(message),
+            Ok(message) => self.handle_message(message, line),
             Err(_) => self.handle_invalid(line),
         }
+    }
+
+    /// Returns a message that passes. A request for input in an unknown mode, which is read as a form, becomes one that is refused.
+    fn handle_message(&self, message: ServerJsonRpcMessage, line: &[u8]) -> Option<ServerJsonRpcMessage> {
+        let message = match message {
+            JsonRpcMessage::Request(JsonRpcRequest { id, request: ServerRequest::ElicitRequest(_), .. })
+                if input_mode_flaw(line).is_some() =>
+            {
+                let sent: Value = serde_json::from_slice(line).ok()?;
+                let request = CustomRequest::new(ELICITATION, sent.get("params").cloned());
+                JsonRpcMessage::Request(JsonRpcRequest::new(id, ServerRequest::CustomRequest(request)))
+            }
+            JsonRpcMessage::Response(response) if matches!(response.result, ServerResult::InputRequiredResult(_)) => {
+                if let Some(flaw) = input_mode_flaw(line) {
+                    let why = format!("the server asks in a form that is not accepted: {flaw}");
+                    return self.failed_answer(&response.id, why);
+                }
+                JsonRpcMessage::Response(response)
+            }
+            message => message,
+        };
+        self.monitor.admit_message(message)
     }
 
     /// Returns an error in place of an invalid answer. Any other invalid line is noise, but broken JSON ends the connection.
@@ -88,9 +116,13 @@ where
                 self.monitor.note_noise(&shown);
                 None
             }
-            Err(_) => {
+            Err(error) => {
                 let shown = self.monitor.show_text(&shown);
-                self.monitor.close(format!("it sent a message that is not valid JSON: {shown:?}"));
+                let flaw = match serde_json::from_slice::<IgnoredAny>(line) {
+                    Ok(_) => head_flaw(line, &error),
+                    Err(_) => "is not valid JSON".to_owned(),
+                };
+                self.monitor.close(format!("it sent a message that {flaw}: {shown:?}"));
                 None
             }
         }
@@ -228,6 +260,32 @@ struct MessageHead {
     method: Option<IgnoredAny>,
 }
 
+/// Returns the flaw of a message that is JSON and has no readable id or method.
+fn head_flaw(line: &[u8], error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if text.starts_with("duplicate field") {
+        let name = if text.contains("`id`") { "id" } else { "method" };
+        return format!("has several members {name:?}");
+    }
+    match serde_json::from_slice::<Value>(line) {
+        Ok(message) => {
+            let id = printable_excerpt(&message["id"].to_string());
+            format!("has the id {id}, expected a text or a whole number up to 2^63 - 1")
+        }
+        // Skipped text is not read as UTF-8.
+        Err(_) if std::str::from_utf8(line).is_err() => "is not valid JSON".to_owned(),
+        Err(_) => "is nested too deep".to_owned(),
+    }
+}
+
+/// Returns the flaw in the mode of a request for input, or of one within a result.
+fn input_mode_flaw(line: &[u8]) -> Option<String> {
+    let message: Value = serde_json::from_slice(line).ok()?;
+    let within = message["result"]["inputRequests"].as_object().into_iter().flat_map(Map::values);
+    let within = within.filter(|request| request["method"] == ELICITATION);
+    [&message].into_iter().chain(within).find_map(|request| mode_flaw(request.get("params")))
+}
+
 /// Reads `"id": 7` in the beginning of a message. An id after the result is not found.
 fn id_in_head(head: &[u8]) -> Option<i64> {
     let text = String::from_utf8_lossy(head);
@@ -269,7 +327,22 @@ pub(crate) async fn log_errors(server: String, errors: impl AsyncRead + Unpin, m
 
 #[cfg(test)]
 mod tests {
-    use super::id_in_head;
+    use super::{MessageHead, head_flaw, id_in_head};
+
+    #[test]
+    fn a_message_whose_id_cannot_be_read_is_refused_for_its_id() {
+        let bad = |id: &str| format!("has the id {id}, expected a text or a whole number up to 2^63 - 1");
+        for (line, want) in [
+            (r#"{"jsonrpc":"2.0","id":[4],"result":{}}"#, bad("[4]")),
+            (r#"{"jsonrpc":"2.0","id":18446744073709551616,"result":{}}"#, bad("1.8446744073709552e+19")),
+            (r#"{"jsonrpc":"2.0","id":9223372036854775808,"result":{}}"#, bad("9223372036854775808")),
+            (r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#, bad("1.5")),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"result":{}}"#, "has several members \"id\"".to_owned()),
+        ] {
+            let error = serde_json::from_str::<MessageHead>(line).err().expect(line);
+            assert_eq!(head_flaw(line.as_bytes(), &error), want, "{line}");
+        }
+    }
 
     #[test]
     fn the_id_of_a_long_answer_is_found_before_its_result() {

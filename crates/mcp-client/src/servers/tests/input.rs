@@ -136,6 +136,45 @@ async fn a_server_that_asks_without_a_call_gets_an_error() {
     assert_eq!(person.counts(), (0, 0));
 }
 
+#[tokio::test]
+async fn a_malformed_question_is_refused_with_its_member_and_no_person_is_asked() {
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    for (params, want) in [
+        (
+            json!({"mode": "foo", "message": "m", "requestedSchema": schema}),
+            "mode is \"foo\", expected \"form\" or \"url\"",
+        ),
+        (json!({"message": "m"}), "requestedSchema is missing"),
+        (json!({"message": 5, "requestedSchema": schema}), "message is 5, expected a text"),
+    ] {
+        let person = Person::new("Ann", Duration::ZERO);
+        let open = Arc::new(Mutex::new(Value::Null));
+        let server = ScriptedServer::older(json!([tool("open")]), move |message| match method(message) {
+            "tools/call" => {
+                *open.lock().unwrap() = message.clone();
+                vec![Step::Send(json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params}))]
+            }
+            "answer" => vec![answer(&open.lock().unwrap(), text_result("asked"))],
+            _ => Vec::new(),
+        });
+        assert_eq!(call(&people(&server, &person)).await, done("asked"));
+        let error = json!({"code": -32602, "message": want});
+        assert_eq!((&server.seen_answers()[0]["error"], person.counts()), (&error, (0, 0)), "{want}");
+    }
+}
+
+#[tokio::test]
+async fn input_that_is_wanted_in_an_unknown_mode_ends_the_call() {
+    let person = Person::new("Ann", Duration::ZERO);
+    let mut params = form();
+    params["mode"] = json!("foo");
+    let server = wanting(1, json!({"x": {"method": "elicitation/create", "params": params}}));
+    let why = "the server asks in a form that is not accepted: mode is \"foo\", expected \"form\" or \"url\"";
+    let CallOutcome::Failed { text } = call(&people(&server, &person)).await else { panic!("not failed") };
+    assert_eq!(text, format!("MCP server box: open failed: {why} (code -32603)"));
+    assert_eq!(person.counts(), (0, 0));
+}
+
 /// A server of 2026 that wants input in this many rounds. Its state counts them.
 fn wanting(rounds: usize, inputs: Value) -> ScriptedServer {
     ScriptedServer::newer(json!([tool("open")]), move |message| {
