@@ -18,10 +18,12 @@ use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
 
-use crate::mcp_tools::McpTools;
+use crate::{mcp_changes::revoke_changed_tools, mcp_tools::McpTools};
 
 /// Session of the requests, and their service. No agent has it, and services of servers begin otherwise.
 const REQUESTER: &str = "gateway:mcp";
+/// Principal of the requests, and of what follows from their answers.
+const GATEWAY: &str = "gateway";
 /// Fewest requests that may be pending.
 const FEWEST_PENDING: usize = 100;
 
@@ -94,6 +96,15 @@ pub(crate) async fn request_changes(handle: OwnerHandle, tools: Arc<McpTools>, a
 /// Carries out an approved request. `None` if it is another one.
 pub(crate) async fn carry_out(tools: &Arc<McpTools>, content: &CallDetails) -> Option<ServiceOutcome> {
     let outcome = mcp_client::carry_out(&requester(tools, Duration::ZERO), tools.approvals(), content).await?;
+    // Before a tool is offered in another form: standing approvals were given for the earlier one.
+    if let Some(handle) = tools.owner()
+        && let Err(error) = revoke_changed_tools(handle, tools, &PrincipalId::new(GATEWAY)).await
+    {
+        tracing::error!(%error, "standing approvals of changed MCP tools are not revoked yet; the tools are not offered");
+        return Some(ServiceOutcome::Failed(format!(
+            "approved, but the standing approvals of changed tools are not revoked yet: {error}"
+        )));
+    }
     tools.reload_in_background().await;
     Some(outcome)
 }
@@ -115,7 +126,7 @@ fn requester(tools: &McpTools, approval_timeout: Duration) -> ApprovalRequester 
     ApprovalRequester {
         session: SessionId::new(REQUESTER),
         opening: Some(opening),
-        principal: PrincipalId::new("gateway"),
+        principal: PrincipalId::new(GATEWAY),
         door: Protocol::Mcp.name().into(),
         service: REQUESTER.into(),
     }

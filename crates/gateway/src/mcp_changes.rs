@@ -3,7 +3,7 @@
 //!
 //! It must not approve a server: that happened before, in the file of approvals.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use countersign_core::{
     call::CallDetails,
@@ -12,7 +12,7 @@ use countersign_core::{
     id::{GateId, PrincipalId},
     policy::{Grant, GrantCoverage, GrantId},
 };
-use countersign_mcp_client::{ApprovalError, ApprovedServers, SERVER_TOOL, TOOLS_TOOL, is_reading_tool};
+use countersign_mcp_client::{ApprovalError, ApprovedServers, SERVER_TOOL, TOOLS_TOOL, is_reading_tool, offered_name};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle};
 
 use crate::{
@@ -46,6 +46,7 @@ pub(crate) async fn apply_changes(
     touched: Option<&str>,
     by: &PrincipalId,
 ) -> Result<(), ChangeError> {
+    revoke_changed_tools(handle, tools, by).await?;
     let source = handle.source(InboxLane::Result);
     let approved = tools.approvals().read_approvals().await?;
     close_decided_gates(&source, tools, &approved, touched, by).await?;
@@ -60,18 +61,67 @@ pub(crate) async fn apply_changes(
         close_gate(&source, gate, None, by).await?;
     }
     let grants = source.read_state(move |engine| grants_of(engine, &without_approval)).await;
-    for grant in grants.ok_or(OwnerError::Closed)?.0 {
-        match source.send_command(Command::Revoke { grant, by: by.clone() }).await {
-            // Another has revoked it.
-            Ok(_) | Err(OwnerError::Refusal(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    revoke_grants(&source, grants.ok_or(OwnerError::Closed)?.0, by).await?;
     // Not before they are gone: a process that ends in between does it again.
     if !revoked.is_empty() {
         tools.approvals().change_approvals(move |file| file.forget_revoked(&revoked)).await?;
     }
     Ok(())
+}
+
+/// Withdraws gates of calls of tools that were approved in another form before, and revokes the standing approvals of these tools: they
+/// were given for that form. To be called before the tools are offered in their new form.
+///
+/// # Errors
+/// [`ChangeError`]; the next call does the rest.
+pub(crate) async fn revoke_changed_tools(
+    handle: &OwnerHandle,
+    tools: &McpTools,
+    by: &PrincipalId,
+) -> Result<(), ChangeError> {
+    let source = handle.source(InboxLane::Result);
+    let changed = tools.approvals().read_approvals().await?.changed_tools().clone();
+    let names = offered_names(&changed);
+    if names.is_empty() {
+        return Ok(());
+    }
+    // Gates first: an answer to one may make a standing approval.
+    let of_gates = names.clone();
+    let gates = source.read_state(move |engine| {
+        let pending = engine.state().pending_gates().filter(|gate| {
+            let call = gate.call().and_then(|call| engine.admitted().call_content(call));
+            call.is_some_and(|call| of_gates.contains(&*call.tool))
+        });
+        pending.map(gate::Gate::id).collect::<Vec<_>>()
+    });
+    for gate in gates.await.ok_or(OwnerError::Closed)?.0 {
+        close_gate(&source, gate, None, by).await?;
+    }
+    let grants = source.read_state(move |engine| {
+        let grants = engine.state().policy().grants().iter();
+        let of_tools = grants.filter(|grant| names.iter().any(|name| may_cover_tool(grant_text(grant), name)));
+        of_tools.map(|grant| grant.id).collect::<Vec<_>>()
+    });
+    revoke_grants(&source, grants.await.ok_or(OwnerError::Closed)?.0, by).await?;
+    tools.approvals().change_approvals(move |file| file.forget_changed_tools(&changed)).await?;
+    Ok(())
+}
+
+async fn revoke_grants(source: &CommandSource, grants: Vec<GrantId>, by: &PrincipalId) -> Result<(), OwnerError> {
+    for grant in grants {
+        match source.send_command(Command::Revoke { grant, by: by.clone() }).await {
+            // Another has revoked it.
+            Ok(_) | Err(OwnerError::Refusal(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the names under which tools are called.
+fn offered_names(tools: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let tools = tools.iter().flat_map(|(server, names)| names.iter().map(move |name| (server, name)));
+    tools.filter_map(|(server, name)| offered_name(server, name).ok()).collect()
 }
 
 /// Records the changes of approvals that persons made without this process, and brings them into force. A file that cannot be read changes
@@ -169,15 +219,28 @@ fn is_tool_of(name: &str, server: &str) -> bool {
 /// Returns the standing approvals of tools of these servers, and those of approvals themselves: each of these needs a person.
 fn grants_of(engine: &Engine, servers: &BTreeSet<String>) -> Vec<GrantId> {
     let is_of_them = |grant: &&Grant| {
-        let covered = match &grant.covers {
-            GrantCoverage::Pattern(pattern) => pattern,
-            // An exact one is known by the call that was shown.
-            GrantCoverage::Exact(_) => &grant.label,
-        };
-        let tool = covered.split_once('(').map_or(covered.as_str(), |(tool, _)| tool);
+        let covered = grant_text(grant);
+        let tool = covered.split_once('(').map_or(covered, |(tool, _)| tool);
         [SERVER_TOOL, TOOLS_TOOL].contains(&tool) || servers.iter().any(|server| may_cover(covered, server))
     };
     engine.state().policy().grants().iter().filter(is_of_them).map(|grant| grant.id).collect()
+}
+
+/// Returns the pattern that a standing approval covers, or the signature of the call that was shown for an exact one.
+fn grant_text(grant: &Grant) -> &str {
+    match &grant.covers {
+        GrantCoverage::Pattern(pattern) => pattern,
+        GrantCoverage::Exact(_) => &grant.label,
+    }
+}
+
+/// Reports whether a standing approval with this pattern or signature can cover calls of the tool that is called `name`.
+fn may_cover_tool(covered: &str, name: &str) -> bool {
+    let tool = covered.split_once('(').map_or(covered, |(tool, _)| tool);
+    match tool.find(['*', '?', '[']) {
+        Some(end) => name.starts_with(&tool[..end]),
+        None => tool == name,
+    }
 }
 
 /// Reports whether a standing approval with this pattern or signature can cover calls of a server. One that does not name the server
@@ -196,7 +259,7 @@ fn may_cover(covered: &str, server: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::may_cover;
+    use super::{may_cover, may_cover_tool};
 
     #[test]
     fn a_standing_approval_goes_with_every_server_that_it_may_cover() {
@@ -212,6 +275,24 @@ mod tests {
             ("bash(mcp__files__x)", false, false),
         ] {
             assert_eq!((may_cover(covered, "files"), may_cover(covered, "file")), (of_files, of_file), "{covered}");
+        }
+    }
+
+    #[test]
+    fn a_standing_approval_goes_with_every_changed_tool_that_it_may_cover() {
+        for (covered, want) in [
+            ("mcp__files__write", true),
+            ("mcp__files__write(*)", true),
+            ("mcp__files__write({\"path\":\"a\"})", true),
+            ("mcp__files__*", true),
+            ("mcp__f*", true),
+            ("*", true),
+            ("mcp__files__write_all", false),
+            ("mcp__files__writ", false),
+            ("mcp__file__*", false),
+            ("bash(mcp__files__write)", false),
+        ] {
+            assert_eq!(may_cover_tool(covered, "mcp__files__write"), want, "{covered}");
         }
     }
 }

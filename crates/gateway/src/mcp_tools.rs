@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use axum::http::{HeaderName, HeaderValue};
@@ -26,7 +26,7 @@ use countersign_policy_admin::{
     tool_inventory::MCP_HOMES,
 };
 use countersign_runtime::{
-    Clock, ServiceOutcome,
+    Clock, OwnerHandle, ServiceOutcome,
     tools::{
         AgentTool, CallFailure, CallOutput, GatewaySecrets, Sandbox, ToolContext, ToolRegistry, exec::ExecLauncher,
     },
@@ -49,6 +49,8 @@ pub struct McpTools {
     secrets: GatewaySecrets,
     /// Value of the header that servers at an address get.
     own_id: Option<String>,
+    /// The record, once it is open.
+    owner: OnceLock<OwnerHandle>,
     /// Number of changes so far.
     changed: watch::Sender<u64>,
     /// Held while changes of approvals are recorded: each is recorded once.
@@ -98,6 +100,7 @@ impl McpTools {
             catalog,
             secrets,
             own_id,
+            owner: OnceLock::new(),
             changed: watch::Sender::default(),
             recording: tokio::sync::Mutex::default(),
             reloading: Mutex::default(),
@@ -188,6 +191,16 @@ impl McpTools {
         };
         earlier.servers.difference(&servers).for_each(|server| self.servers().withdraw(server));
         self.changed.send_modify(|number| *number += 1);
+    }
+
+    /// Connects them with the record, in which standing approvals of changed tools are revoked. The first one counts.
+    pub(crate) fn set_owner(&self, handle: &OwnerHandle) {
+        self.owner.get_or_init(|| handle.clone());
+    }
+
+    /// Returns the record, if it is open.
+    pub(crate) fn owner(&self) -> Option<&OwnerHandle> {
+        self.owner.get()
     }
 
     /// Does the same without blocking the caller's thread.

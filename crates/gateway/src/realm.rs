@@ -168,6 +168,7 @@ impl GatewayRealm {
         let handle = OwnerHandle::open(log, options).await?;
         questions.open(&handle, secrets, Arc::new(ServerSessions { timeout: config.clarify_timeout }));
         withdraw_left_questions(&handle, principals::is_mcp_server).await?;
+        mcp_tools.set_owner(&handle);
         // Before anybody can answer a gate: it may be of a server that was revoked.
         apply_outside_changes(&handle, &mcp_tools).await?;
         let traces = collector.follow_log(&handle).await;
@@ -352,6 +353,10 @@ impl GatewayRealm {
     /// Brings the rules of its file and the approvals of MCP servers into force. A rules file that does not load leaves the earlier ones
     /// in force.
     pub async fn reload(&self) {
+        // Before the tools are offered, and after it for servers that were revoked.
+        if let Err(error) = apply_outside_changes(&self.handle, &self.mcp_tools).await {
+            (self.notice)(&format!("the approvals of MCP servers were not applied: {error}"));
+        }
         self.mcp_tools.reload_in_background().await;
         if let Err(error) = apply_outside_changes(&self.handle, &self.mcp_tools).await {
             (self.notice)(&format!("the approvals of MCP servers were not applied: {error}"));

@@ -105,6 +105,10 @@ struct ApprovalFile {
     /// approvals of their tools.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     revoked: BTreeSet<String>,
+    /// Tools of each server that were replaced by tools in another form, or are gone, until a gateway has revoked their standing
+    /// approvals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    changed_tools: BTreeMap<String, BTreeSet<String>>,
     /// Number of revocations of each server so far. An answer to a request from before the last one approves nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     revocations: BTreeMap<String, u64>,
@@ -322,12 +326,8 @@ impl ApprovedServers {
                 return false;
             }
             file.unrecorded.extend(change);
-            let digest = approved.definition;
-            let earlier = file.servers.insert(definition.name.clone(), approved);
-            // Standing approvals were given for the tools of another program.
-            if earlier.is_some_and(|earlier| earlier.definition != digest) {
-                file.revoked.insert(definition.name.clone());
-            }
+            file.note_changed_tools(&definition.name, &approved);
+            file.servers.insert(definition.name.clone(), approved);
             true
         })
     }
@@ -360,6 +360,26 @@ impl ApprovedServers {
     /// [`ApprovalError`], with the approvals as they were.
     pub fn forget_revoked(&mut self, servers: &BTreeSet<String>) -> Result<(), ApprovalError> {
         self.change(|file| file.revoked.retain(|server| !servers.contains(server)))
+    }
+
+    /// Returns the tools of each server that were approved in another form before, and that may still have standing approvals.
+    pub const fn changed_tools(&self) -> &BTreeMap<String, BTreeSet<String>> {
+        &self.file.changed_tools
+    }
+
+    /// Notes that these tools have no standing approvals for an earlier form any more.
+    ///
+    /// # Errors
+    /// [`ApprovalError`], with the approvals as they were.
+    pub fn forget_changed_tools(&mut self, tools: &BTreeMap<String, BTreeSet<String>>) -> Result<(), ApprovalError> {
+        self.change(|file| {
+            for (server, names) in tools {
+                if let Some(changed) = file.changed_tools.get_mut(server) {
+                    changed.retain(|name| !names.contains(name));
+                }
+            }
+            file.changed_tools.retain(|_, changed| !changed.is_empty());
+        })
     }
 
     /// Returns the changes that the record does not have yet, the oldest first.
@@ -407,8 +427,26 @@ impl ApprovalFile {
             version: VERSION,
             servers: BTreeMap::new(),
             revoked: BTreeSet::new(),
+            changed_tools: BTreeMap::new(),
             revocations: BTreeMap::new(),
             unrecorded: Vec::new(),
+        }
+    }
+
+    /// Notes the tools whose standing approvals end with the next approval of a server: they were given for another program, or for
+    /// tools in another form.
+    fn note_changed_tools(&mut self, server: &str, next: &ApprovedServer) {
+        let Some(earlier) = self.servers.get(server) else { return };
+        if earlier.definition != next.definition {
+            self.revoked.insert(server.to_owned());
+            return;
+        }
+        let is_same =
+            |name: &String, tool: &ApprovedTool| next.tools.get(name).is_some_and(|now| now.digest == tool.digest);
+        let changed = earlier.tools.iter().filter(|(name, tool)| !is_same(name, tool)).map(|(name, _)| name.clone());
+        let changed: BTreeSet<String> = changed.collect();
+        if !changed.is_empty() {
+            self.changed_tools.entry(server.to_owned()).or_default().extend(changed);
         }
     }
 

@@ -41,7 +41,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{ControlReply, Request, answer_request, proxied_call::ProxiedConnection};
-use crate::{mcp_approvals, mcp_changes::apply_changes, mcp_tools::McpTools};
+use crate::{
+    mcp_approvals,
+    mcp_changes::{apply_changes, revoke_changed_tools},
+    mcp_tools::McpTools,
+};
 
 /// Name of the socket in the data directory.
 pub const FILE: &str = "countersign.sock";
@@ -351,6 +355,9 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
                 ControlReply::Error("only the gateway's own user may approve MCP servers".to_owned())
             }
             Ok(Request::ReloadMcp { server }) => {
+                if let Err(error) = revoke_changed_tools(&attach_server.handle, mcp_tools, by).await {
+                    tracing::error!(%error, "standing approvals of changed MCP tools are not revoked yet");
+                }
                 mcp_tools.reload_server(&server).await;
                 if let Err(problem) = mcp_approvals::record_changes(&attach_server.handle, mcp_tools).await {
                     tracing::error!(problem, "changes of MCP approvals are not recorded yet");

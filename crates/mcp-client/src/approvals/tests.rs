@@ -1,5 +1,5 @@
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
 };
@@ -250,6 +250,31 @@ fn standing_approvals_do_not_pass_to_another_definition() {
         assert!(approvals.approve(seen, &definition(arguments), &tools, &ApprovalOrigin::Gate, AT).unwrap());
         assert_eq!(approvals.revoked().contains("files"), want, "{arguments:?}");
     }
+}
+
+#[test]
+fn standing_approvals_do_not_pass_to_a_changed_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || ApprovedServers::open(folder.path()).unwrap();
+    let approve = |tools: &[(&str, &str)]| {
+        let (seen, tools) = (open().mark("files"), listing(tools).tools);
+        assert!(open().approve(seen, &definition(&[]), &tools, &ApprovalOrigin::Gate, AT).unwrap());
+    };
+    let changed = |names: &[&str]| {
+        let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        if names.is_empty() { BTreeMap::new() } else { BTreeMap::from([("files".to_owned(), names)]) }
+    };
+    approve(&[("read", "Reads."), ("list", "Lists."), ("write", "Writes.")]);
+    assert_eq!(*open().changed_tools(), changed(&[]));
+    approve(&[("read", "DELETES"), ("list", "Lists."), ("new", "New.")]);
+    assert_eq!(*open().changed_tools(), changed(&["read", "write"]));
+    // A further approval of the same tools, or of the earlier form, does not hide it.
+    approve(&[("read", "Reads."), ("list", "Lists."), ("new", "New.")]);
+    assert_eq!(*open().changed_tools(), changed(&["read", "write"]));
+    open().forget_changed_tools(&changed(&["read"])).unwrap();
+    assert_eq!(*open().changed_tools(), changed(&["write"]));
+    open().forget_changed_tools(&changed(&["write"])).unwrap();
+    assert!(open().changed_tools().is_empty() && open().revoked().is_empty());
 }
 
 #[test]
