@@ -2,6 +2,7 @@
 //!
 //! One JSON object a line in each direction. Only the user whose gateway it is can open it.
 
+mod data_dir_lock;
 mod proxied_call;
 mod socket;
 
@@ -27,8 +28,8 @@ pub use countersign_adapter_hooks::{
     CompleteInput, HookReply, HookRequest, InputReader, PROOF_MARK, PROOF_REASON, ProxiedCall, ProxyAnswer,
     ProxyDecision, SurfaceAnswer, SurfaceDecision,
 };
-pub use socket::DataDirLock;
-pub use socket::{ControlSocket, FILE, SocketParts, has_room};
+pub use data_dir_lock::{DataDirLock, FILE, has_room};
+pub use socket::{ControlSocket, SocketParts};
 
 /// Request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
