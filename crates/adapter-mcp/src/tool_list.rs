@@ -92,7 +92,7 @@ impl AllTools {
         let first = match cursor {
             None => 0,
             Some(cursor) => {
-                let is_ours = |first: &usize| first % PAGE == 0 && *first > 0 && first.to_string() == cursor;
+                let is_ours = |first: &usize| first.is_multiple_of(PAGE) && *first > 0 && first.to_string() == cursor;
                 cursor.parse().ok().filter(is_ours)?
             }
         };
