@@ -22,7 +22,7 @@ use crate::{
     decided_calls::{AllowedCall, DecidedCalls},
     input::{CallAsker, CallInput, HookEvent, HookInput},
     input_reader::event_of,
-    open_hooks::{AskedCall, OpenHooks},
+    open_hooks::{OpenHooks, PromptCall},
     ran_calls::{self, RanCall},
     real_paths,
 };
@@ -132,8 +132,8 @@ impl HookAdapter {
         }
         let open = self.open.enter(requester.session());
         let wait = hook.wait.map_or(USUAL_WAIT, Duration::from_secs).min(LONGEST_WAIT);
-        let asked = AskedCall { id: input.call.clone(), prompt: input.prompt.clone() };
-        self.open.resume_deferred(requester.session(), &asked);
+        let prompt_call = PromptCall { id: input.call.clone(), prompt: input.prompt.clone() };
+        self.open.resume_deferred(requester.session(), &prompt_call);
         let requested = RequestedCall { requester: &requester, call, request, wait: Some(wait) };
         let decided = self.decide_call(requested, NoProgress, delivery, cancel).await;
         let is_open = matches!(decided, Err(CallProblem::Cancelled(Some(_))));
@@ -142,7 +142,7 @@ impl HookAdapter {
             && hook.is_headless
             && input.subagent.is_none()
             && open.was_alone()
-            && self.open.defer_call(requester.session(), asked);
+            && self.open.defer_call(requester.session(), prompt_call);
         let decision = match (decision_of(decided, may_defer), closed_input::closed_arguments(protocol, &input)) {
             (HookDecision::Allow, Some(arguments)) => HookDecision::AllowAs(arguments),
             (decision, _) => decision,

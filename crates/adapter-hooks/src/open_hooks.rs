@@ -20,12 +20,12 @@ pub(crate) struct OpenHooks {
     /// Each waiting call has a mark that is set when it has company.
     waiting: Mutex<HashMap<SessionId, Vec<Arc<AtomicBool>>>>,
     /// The call with which the program ended, until it is resumed.
-    deferred: Mutex<HashMap<SessionId, AskedCall>>,
+    deferred: Mutex<HashMap<SessionId, PromptCall>>,
 }
 
 /// Call of a program, and the prompt of which it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AskedCall {
+pub(crate) struct PromptCall {
     pub(crate) id: Option<String>,
     pub(crate) prompt: Option<String>,
 }
@@ -50,22 +50,22 @@ impl OpenHooks {
         OpenHook { hooks: self, session: session.clone(), had_company }
     }
 
-    /// Forgets the deferred call of a session if `asked` shows that the program was resumed: it is the same call, or one of another prompt.
-    pub(crate) fn resume_deferred(&self, session: &SessionId, asked: &AskedCall) {
+    /// Forgets the deferred call of a session if `call` shows that the program was resumed: it is the same call, or one of another prompt.
+    pub(crate) fn resume_deferred(&self, session: &SessionId, call: &PromptCall) {
         let mut deferred = self.deferred.lock();
-        if deferred.get(session).is_some_and(|before| before.id == asked.id || before.prompt != asked.prompt) {
+        if deferred.get(session).is_some_and(|before| before.id == call.id || before.prompt != call.prompt) {
             deferred.remove(session);
         }
     }
 
     /// Defers a call, and returns true. Returns false if another call of the session is deferred already: the program asks about the calls
     /// of one message one after the other, and keeps only the last that is deferred.
-    pub(crate) fn defer_call(&self, session: &SessionId, asked: AskedCall) -> bool {
+    pub(crate) fn defer_call(&self, session: &SessionId, call: PromptCall) -> bool {
         let mut deferred = self.deferred.lock();
         if deferred.contains_key(session) || deferred.len() >= MOST_DEFERRED {
             return false;
         }
-        deferred.insert(session.clone(), asked);
+        deferred.insert(session.clone(), call);
         true
     }
 }
@@ -93,7 +93,7 @@ impl Drop for OpenHook<'_> {
 mod tests {
     use countersign_core::id::SessionId;
 
-    use super::{AskedCall, OpenHooks};
+    use super::{OpenHooks, PromptCall};
 
     #[test]
     fn a_call_is_alone_if_none_of_its_session_waited_with_it() {
@@ -113,10 +113,10 @@ mod tests {
     #[test]
     fn one_call_of_a_prompt_is_deferred_until_the_program_is_resumed() {
         let (hooks, session, other) = (OpenHooks::default(), SessionId::new("claude:1"), SessionId::new("claude:2"));
-        let call = |id: &str, prompt: &str| AskedCall { id: Some(id.to_owned()), prompt: Some(prompt.to_owned()) };
-        let ask = |session: &SessionId, asked: AskedCall| {
-            hooks.resume_deferred(session, &asked);
-            hooks.defer_call(session, asked)
+        let call = |id: &str, prompt: &str| PromptCall { id: Some(id.to_owned()), prompt: Some(prompt.to_owned()) };
+        let ask = |session: &SessionId, call: PromptCall| {
+            hooks.resume_deferred(session, &call);
+            hooks.defer_call(session, call)
         };
         assert!(ask(&session, call("a", "1")));
         assert!(!ask(&session, call("b", "1")), "the program would lose the first");

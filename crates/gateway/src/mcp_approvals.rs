@@ -18,7 +18,7 @@ use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
 use countersign_view::Protocol;
 use serde_json::{Map, Value};
 
-use crate::{mcp_changes::revoke_changed_tools, mcp_tools::McpTools};
+use crate::{mcp_tool_changes::revoke_changed_tools, mcp_tools::McpTools};
 
 /// Session of the requests, and their service. No agent has it, and services of servers begin otherwise.
 const REQUESTER: &str = "gateway:mcp";

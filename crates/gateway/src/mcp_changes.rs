@@ -3,36 +3,26 @@
 //!
 //! It must not approve a server: that happened before, in the file of approvals.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use countersign_core::{
     call::CallDetails,
-    engine::{Command, Engine},
+    engine::Engine,
     gate::{self, ApprovalScope, GateReply},
     id::{GateId, PrincipalId},
-    policy::{Grant, GrantCoverage, GrantId},
+    policy::{Grant, GrantId},
 };
-use countersign_mcp_client::{ApprovalError, ApprovedServers, SERVER_TOOL, TOOLS_TOOL, is_reading_tool, offered_name};
+use countersign_mcp_client::{ApprovedServers, SERVER_TOOL, TOOLS_TOOL, is_reading_tool};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle};
 
 use crate::{
     mcp_approvals::{ApprovalRequest, pending_requests, record_changes},
+    mcp_tool_changes::{ChangeError, close_gate, grant_text, revoke_changed_tools, revoke_grants},
     mcp_tools::McpTools,
 };
 
 /// Principal of what the gateway does by itself.
 const GATEWAY: &str = "gateway";
-
-/// Reason that a change of the approvals has not taken effect everywhere.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ChangeError {
-    /// The approvals cannot be read or written.
-    #[error(transparent)]
-    File(#[from] ApprovalError),
-    /// The record takes nothing.
-    #[error(transparent)]
-    Owner(#[from] OwnerError),
-}
 
 /// Closes gates of servers whose approval does not depend on them any more, withdraws gates of calls of servers that are not
 /// approved or are other ones by now, and revokes the standing approvals of their tools. `by` changed the approval of `touched`, or
@@ -67,61 +57,6 @@ pub(crate) async fn apply_changes(
         tools.approvals().change_approvals(move |file| file.forget_revoked(&revoked)).await?;
     }
     Ok(())
-}
-
-/// Withdraws gates of calls of tools that were approved in another form before, and revokes the standing approvals of these tools: they
-/// were given for that form. To be called before the tools are offered in their new form.
-///
-/// # Errors
-/// [`ChangeError`]; the next call does the rest.
-pub(crate) async fn revoke_changed_tools(
-    handle: &OwnerHandle,
-    tools: &McpTools,
-    by: &PrincipalId,
-) -> Result<(), ChangeError> {
-    let source = handle.source(InboxLane::Result);
-    let changed = tools.approvals().read_approvals().await?.changed_tools().clone();
-    let names = offered_names(&changed);
-    if names.is_empty() {
-        return Ok(());
-    }
-    // Gates first: an answer to one may make a standing approval.
-    let of_gates = names.clone();
-    let gates = source.read_state(move |engine| {
-        let pending = engine.state().pending_gates().filter(|gate| {
-            let call = gate.call().and_then(|call| engine.admitted().call_content(call));
-            call.is_some_and(|call| of_gates.contains(&*call.tool))
-        });
-        pending.map(gate::Gate::id).collect::<Vec<_>>()
-    });
-    for gate in gates.await.ok_or(OwnerError::Closed)?.0 {
-        close_gate(&source, gate, None, by).await?;
-    }
-    let grants = source.read_state(move |engine| {
-        let grants = engine.state().policy().grants().iter();
-        let of_tools = grants.filter(|grant| names.iter().any(|name| may_cover_tool(grant_text(grant), name)));
-        of_tools.map(|grant| grant.id).collect::<Vec<_>>()
-    });
-    revoke_grants(&source, grants.await.ok_or(OwnerError::Closed)?.0, by).await?;
-    tools.approvals().change_approvals(move |file| file.forget_changed_tools(&changed)).await?;
-    Ok(())
-}
-
-async fn revoke_grants(source: &CommandSource, grants: Vec<GrantId>, by: &PrincipalId) -> Result<(), OwnerError> {
-    for grant in grants {
-        match source.send_command(Command::Revoke { grant, by: by.clone() }).await {
-            // Another has revoked it.
-            Ok(_) | Err(OwnerError::Refusal(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Returns the names under which tools are called.
-fn offered_names(tools: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
-    let tools = tools.iter().flat_map(|(server, names)| names.iter().map(move |name| (server, name)));
-    tools.filter_map(|(server, name)| offered_name(server, name).ok()).collect()
 }
 
 /// Records the changes of approvals that persons made without this process, and brings them into force. A file that cannot be read changes
@@ -172,27 +107,6 @@ async fn close_decided_gates(
     Ok(())
 }
 
-/// Closes a gate with an answer, or withdraws it without one, or where the answer does not decide it.
-async fn close_gate(
-    source: &CommandSource,
-    gate: GateId,
-    answer: Option<GateReply>,
-    by: &PrincipalId,
-) -> Result<(), OwnerError> {
-    if let Some(answer) = answer {
-        let command = gate::Command::Answer { gate, answer, by: by.clone(), key: None };
-        match source.send_command(Command::Gate(command)).await {
-            Ok(_) | Err(OwnerError::Refusal(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    // A gate that is resolved stays as it is.
-    match source.send_command(Command::Gate(gate::Command::Withdraw { gate, by: by.clone() })).await {
-        Ok(_) | Err(OwnerError::Refusal(_)) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Returns the pending gates of calls that would reach these servers.
 fn gates_of(engine: &Engine, servers: &BTreeSet<String>) -> Vec<GateId> {
     let pending = engine.state().pending_gates().filter(|gate| {
@@ -226,23 +140,6 @@ fn grants_of(engine: &Engine, servers: &BTreeSet<String>) -> Vec<GrantId> {
     engine.state().policy().grants().iter().filter(is_of_them).map(|grant| grant.id).collect()
 }
 
-/// Returns the pattern that a standing approval covers, or the signature of the call that was shown for an exact one.
-fn grant_text(grant: &Grant) -> &str {
-    match &grant.covers {
-        GrantCoverage::Pattern(pattern) => pattern,
-        GrantCoverage::Exact(_) => &grant.label,
-    }
-}
-
-/// Reports whether a standing approval with this pattern or signature can cover calls of the tool that is called `name`.
-fn may_cover_tool(covered: &str, name: &str) -> bool {
-    let tool = covered.split_once('(').map_or(covered, |(tool, _)| tool);
-    match tool.find(['*', '?', '[']) {
-        Some(end) => name.starts_with(&tool[..end]),
-        None => tool == name,
-    }
-}
-
 /// Reports whether a standing approval with this pattern or signature can cover calls of a server. One that does not name the server
 /// which it reads from can.
 fn may_cover(covered: &str, server: &str) -> bool {
@@ -259,7 +156,7 @@ fn may_cover(covered: &str, server: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{may_cover, may_cover_tool};
+    use super::may_cover;
 
     #[test]
     fn a_standing_approval_goes_with_every_server_that_it_may_cover() {
@@ -275,24 +172,6 @@ mod tests {
             ("bash(mcp__files__x)", false, false),
         ] {
             assert_eq!((may_cover(covered, "files"), may_cover(covered, "file")), (of_files, of_file), "{covered}");
-        }
-    }
-
-    #[test]
-    fn a_standing_approval_goes_with_every_changed_tool_that_it_may_cover() {
-        for (covered, want) in [
-            ("mcp__files__write", true),
-            ("mcp__files__write(*)", true),
-            ("mcp__files__write({\"path\":\"a\"})", true),
-            ("mcp__files__*", true),
-            ("mcp__f*", true),
-            ("*", true),
-            ("mcp__files__write_all", false),
-            ("mcp__files__writ", false),
-            ("mcp__file__*", false),
-            ("bash(mcp__files__write)", false),
-        ] {
-            assert_eq!(may_cover_tool(covered, "mcp__files__write"), want, "{covered}");
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     definition::ClientCredentials,
-    http_transport::{client_error, http_client},
+    http_client::{client_error, http_client},
     text::printable_excerpt,
 };
 

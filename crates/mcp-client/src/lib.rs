@@ -15,6 +15,7 @@ mod content;
 mod definition;
 mod elicitation;
 mod error;
+mod http_client;
 mod http_transport;
 mod line_reader;
 mod listing;

@@ -3,7 +3,7 @@
 use countersign_testkit::process::{GatewayFixture, GatewayServer};
 use serde_json::{Value, json};
 
-use crate::mcp_host::{McpHost, McpHttp, initialize_params, request, sessionless};
+use crate::mcp_host::{McpHost, McpHttp, initialize_params, message, request, sessionless};
 
 #[test]
 fn lines_that_are_no_messages_get_errors_and_the_connection_continues() {

@@ -182,15 +182,16 @@ fn is_harmless_addition(allowed: &AgentCall, name: &str, value: &Value) -> bool 
     let is_file = FILE_TOOLS.contains(&allowed.tool.as_str());
     // The change was shown in another form, for example as a diff.
     let is_shown = is_file && allowed.arguments.keys().any(|name| is_content(name));
+    if is_blank(value) {
+        return true;
+    }
     match value {
-        value if is_blank(value) => true,
         // Limits, and switches of a change that was shown.
-        Value::Number(_) | Value::Bool(false) => true,
+        Value::Null | Value::Number(_) | Value::Bool(false) => true,
         Value::Bool(true) => is_shown,
         Value::String(_) | Value::Array(_) | Value::Object(_) if is_content(name) => is_shown,
         Value::String(_) if name.starts_with("location_path") => !PLACE_TOOLS.contains(&allowed.tool.as_str()),
         Value::String(_) | Value::Array(_) | Value::Object(_) => PROCESS_NAMES.contains(&name),
-        Value::Null => true,
     }
 }
 

@@ -40,11 +40,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{ControlReply, Request, answer_request, data_dir_lock::DataDirLock, proxied_call::ProxiedConnection};
-use crate::{
-    mcp_approvals,
-    mcp_changes::{apply_changes, revoke_changed_tools},
-    mcp_tools::McpTools,
-};
+use crate::{mcp_approvals, mcp_changes::apply_changes, mcp_tool_changes::revoke_changed_tools, mcp_tools::McpTools};
 
 /// Longest request, in bytes.
 const LONGEST: u64 = 1 << 20;
