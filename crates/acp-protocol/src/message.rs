@@ -310,46 +310,46 @@ fn brief_text(text: &str) -> String {
 /// Encodes the result of a request, with the line end.
 pub fn encode_result(id: &RequestId, result: &impl Serialize) -> Bytes {
     #[derive(Serialize)]
-    struct Frame<'a, T> {
+    struct ResultFrame<'a, T> {
         jsonrpc: &'static str,
         id: &'a RequestId,
         result: &'a T,
     }
-    encode_frame(&Frame { jsonrpc: "2.0", id, result })
+    encode_frame(&ResultFrame { jsonrpc: "2.0", id, result })
 }
 
 /// Encodes the error of a request, with the line end. Without an id it is null.
 pub fn encode_error(id: Option<&RequestId>, code: ErrorCode, text: &str) -> Bytes {
     #[derive(Serialize)]
-    struct Frame<'a> {
+    struct ErrorFrame<'a> {
         jsonrpc: &'static str,
         id: Option<&'a RequestId>,
         error: Value,
     }
-    encode_frame(&Frame { jsonrpc: "2.0", id, error: json!({ "code": code.number(), "message": text }) })
+    encode_frame(&ErrorFrame { jsonrpc: "2.0", id, error: json!({ "code": code.number(), "message": text }) })
 }
 
 /// Encodes a notification, with the line end.
 pub fn encode_notification(method: &str, params: &impl Serialize) -> Bytes {
     #[derive(Serialize)]
-    struct Frame<'a, T> {
+    struct NotificationFrame<'a, T> {
         jsonrpc: &'static str,
         method: &'a str,
         params: &'a T,
     }
-    encode_frame(&Frame { jsonrpc: "2.0", method, params })
+    encode_frame(&NotificationFrame { jsonrpc: "2.0", method, params })
 }
 
 /// Encodes a request, with the line end.
 pub fn encode_request(id: &RequestId, method: &str, params: &impl Serialize) -> Bytes {
     #[derive(Serialize)]
-    struct Frame<'a, T> {
+    struct RequestFrame<'a, T> {
         jsonrpc: &'static str,
         id: &'a RequestId,
         method: &'a str,
         params: &'a T,
     }
-    encode_frame(&Frame { jsonrpc: "2.0", id, method, params })
+    encode_frame(&RequestFrame { jsonrpc: "2.0", id, method, params })
 }
 
 fn encode_frame(frame: &impl Serialize) -> Bytes {

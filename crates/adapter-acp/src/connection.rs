@@ -28,6 +28,7 @@ use crate::{
     feed_command::FeedCommand,
     open_sessions::{MOST_OPEN, OpenSessions},
     output::{Output, RequestFailure},
+    project_folder::is_too_wide,
     prompt_blocks::message_blocks,
     session_feed::{COMPACT, SessionFeed, chat_failure},
     session_list::list_sessions,
@@ -274,10 +275,7 @@ impl Connection {
             let text = format!("{MOST_OPEN} sessions are open: close one with session/close");
             return Err(RequestFailure::new(ErrorCode::InvalidRequest, text));
         }
-        let cwd = Path::new(&params.cwd);
-        let home = std::env::home_dir();
-        if cwd == Path::new("/") || home.is_some_and(|home| real_path(&home) == real_path(cwd)) {
-            // The agent reads in its folder without approval.
+        if is_too_wide(Path::new(&params.cwd), std::env::home_dir().as_deref()) {
             let expected = "expected the folder of a project, not / or the home folder";
             return Err(RequestFailure::parameter("cwd", &params.cwd, expected));
         }

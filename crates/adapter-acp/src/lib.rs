@@ -13,6 +13,7 @@ mod gate_answers;
 mod gate_requests;
 mod open_sessions;
 mod output;
+mod project_folder;
 mod prompt_blocks;
 mod session_feed;
 mod session_list;

@@ -61,7 +61,7 @@ mod tests {
         };
         let mut calls = vec![call.clone()];
         add_unknown_call(&mut calls, "m", Map::new());
-        assert_eq!(calls, [call.clone()]);
+        assert_eq!(calls, std::slice::from_ref(&call));
         add_unknown_call(&mut calls, "m", Map::from_iter([("stdin".to_owned(), json!("x"))]));
         let shown = json!({"method": "m", "members": {"stdin": "x"}, "tool": "bash", "arguments": {"command": "ls"}});
         let decided = AgentCall {

@@ -24,13 +24,13 @@ pub(super) fn restore_first_kept(
     }
     let places: BTreeMap<&str, usize> = links.iter().enumerate().map(|(at, entry)| (entry.id.as_str(), at)).collect();
     let holes = MissingLines::new(first_orphans, &unreadable.gaps);
-    let mut searches: Vec<ParentSearch> = Vec::new();
+    let mut searches: Vec<KeptSearch> = Vec::new();
     for (at, entry) in links.iter().enumerate() {
         if let EntryReference::FirstKept(kept) = &entry.reference
             && !places.contains_key(kept.as_str())
             && let Some(from) = holes.place(kept).filter(|from| *from <= at)
         {
-            searches.push(ParentSearch { at, from });
+            searches.push(KeptSearch { at, from });
         }
     }
     if searches.is_empty() {
@@ -75,26 +75,22 @@ impl<'a> MissingLines<'a> {
 }
 
 /// A compaction at a place, and the place from which on it keeps the entries.
-struct ParentSearch {
+struct KeptSearch {
     at: usize,
     from: usize,
 }
 
 /// Returns for each search the oldest entry on its path before which no entry is older than `from`. `step` is called for every visit of
 /// an entry, to measure the work.
-fn find_oldest(
-    parents: &[Option<usize>],
-    mut searches: Vec<ParentSearch>,
-    step: &mut impl FnMut(),
-) -> Vec<(usize, usize)> {
+fn find_oldest(parents: &[Option<usize>], mut kept: Vec<KeptSearch>, step: &mut impl FnMut()) -> Vec<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> =
         parents.iter().enumerate().filter_map(|(at, parent)| Some(((*parent)?, at))).collect();
     pairs.sort_unstable();
-    searches.sort_unstable_by_key(|search| std::cmp::Reverse(search.from));
+    kept.sort_unstable_by_key(|search| std::cmp::Reverse(search.from));
     // Each entry leads towards its oldest one among the parents that count so far: fewer and fewer are too old.
     let mut up: Vec<usize> = (0..parents.len()).collect();
-    let mut found = Vec::with_capacity(searches.len());
-    for ParentSearch { at, from } in searches {
+    let mut found = Vec::with_capacity(kept.len());
+    for KeptSearch { at, from } in kept {
         while let Some((parent, child)) = pairs.pop_if(|(parent, _)| *parent >= from) {
             step();
             up[child] = parent;
@@ -112,7 +108,7 @@ fn find_oldest(
 
 #[cfg(test)]
 mod tests {
-    use super::{ParentSearch, find_oldest};
+    use super::{KeptSearch, find_oldest};
     use crate::omp::session_file::{SessionEntryBody, read_session_file};
 
     const HEADER: &str = r#"{"type":"session","version":3,"id":"s","timestamp":"","cwd":"/"}"#;
@@ -178,7 +174,7 @@ mod tests {
                 let parent = |at: usize| at.checked_sub(if is_branched { 2 } else { 1 });
                 let parents: Vec<Option<usize>> = (0..count).map(parent).collect();
                 for place in [|_: usize| 1, |at: usize| at, |at: usize| at / 2] {
-                    let searches = (1..count).map(|at| ParentSearch { at, from: place(at) }).collect();
+                    let searches = (1..count).map(|at| KeptSearch { at, from: place(at) }).collect();
                     let mut steps = 0;
                     let found = find_oldest(&parents, searches, &mut || steps += 1);
                     assert_eq!(found.len(), count - 1);
