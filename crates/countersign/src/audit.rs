@@ -124,7 +124,8 @@ fn explain_open_error(path: &Path, error: LogOpenError) -> anyhow::Error {
         | LogOpenError::NewerEvents { .. }
         | LogOpenError::Parted { .. }
         | LogOpenError::Unindexed { .. }
-        | LogOpenError::Foreign { .. } => error.into(),
+        | LogOpenError::Foreign { .. }
+        | LogOpenError::Database(_) => error.into(),
     }
 }
 

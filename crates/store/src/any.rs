@@ -1,4 +1,4 @@
-//! A log of either kind as one type, for callers that decide at start where the log is kept.
+//! A log of any kind as one type, for callers that decide at start where the log is kept.
 //!
 //! It adds nothing of its own.
 
@@ -10,6 +10,7 @@ use crate::{
     error::{LogReadError, LogWriteError},
     log::Log,
     memory::MemoryLog,
+    postgres::PostgresLog,
     record::{
         Batch, Epoch, FactsPage, LogHead, Partition, ReadScope, RecordFacts, Snapshot, StoredContent, StoredRecord,
     },
@@ -17,11 +18,13 @@ use crate::{
     verify::VerifyReport,
 };
 
-/// A log on disk or in memory. A clone is another handle to the same log.
+/// A log on disk, in a database or in memory. A clone is another handle to the same log.
 #[derive(Clone, Debug)]
 pub enum AnyLog {
     /// In a SQLite file.
     Sqlite(SqliteLog),
+    /// In a PostgreSQL database.
+    Postgres(PostgresLog),
     /// In memory.
     Memory(MemoryLog),
 }
@@ -29,6 +32,12 @@ pub enum AnyLog {
 impl From<SqliteLog> for AnyLog {
     fn from(log: SqliteLog) -> Self {
         Self::Sqlite(log)
+    }
+}
+
+impl From<PostgresLog> for AnyLog {
+    fn from(log: PostgresLog) -> Self {
+        Self::Postgres(log)
     }
 }
 
@@ -42,6 +51,7 @@ macro_rules! delegate {
     ($self:ident, $log:ident => $call:expr) => {
         match $self {
             AnyLog::Sqlite($log) => $call.await,
+            AnyLog::Postgres($log) => $call.await,
             AnyLog::Memory($log) => $call.await,
         }
     };

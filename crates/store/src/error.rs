@@ -11,7 +11,10 @@ use std::{
 
 use countersign_core::id::Lsn;
 
-use crate::record::{Epoch, FACTS_LIMIT, Partition};
+use crate::{
+    database_error::{DatabaseError, ServerError},
+    record::{Epoch, FACTS_LIMIT, Partition},
+};
 
 /// The system's error, and its file. Cheap to clone, since one failed commit may answer several appends.
 #[derive(Clone, Debug)]
@@ -42,6 +45,11 @@ impl ErrorCause {
             }
             if let Some(error) = error.downcast_ref::<io::Error>()
                 && matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            {
+                return true;
+            }
+            if error.downcast_ref::<ServerError>().is_some_and(|error| error.full)
+                || error.downcast_ref::<DatabaseError>().is_some_and(DatabaseError::is_full)
             {
                 return true;
             }
@@ -113,6 +121,9 @@ pub enum LogOpenError {
         #[source]
         cause: ErrorCause,
     },
+    /// The database cannot hold the log, or cannot be reached.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
 }
 
 fn owner(pid: Option<u32>) -> String {
@@ -124,6 +135,7 @@ impl LogOpenError {
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::Corrupt { cause, .. } | Self::Io { cause, .. } => cause.is_full(),
+            Self::Database(error) => error.is_full(),
             Self::Owned { .. }
             | Self::NewerSchema { .. }
             | Self::NewerEvents { .. }

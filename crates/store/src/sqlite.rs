@@ -56,6 +56,7 @@ use crate::{
     record::{
         Batch, Epoch, FactsPage, LogHead, Partition, ReadScope, RecordFacts, Snapshot, StoredContent, StoredRecord,
     },
+    transfer::{RawLog, RawRecord},
     verify::{ChainWalk, VerifyReport},
 };
 
@@ -329,6 +330,17 @@ impl Drop for SqliteHandle {
             // A writer that panicked was reported where it did, and its callers got an error.
             let _ = thread.join();
         }
+    }
+}
+
+impl RawLog for SqliteLog {
+    async fn read_raw(&self, after: Lsn, limit: usize) -> Result<Vec<RawRecord>, LogReadError> {
+        let page = self.run_query(Partition::ZERO, move |connection| query::read_raw(connection, after, limit)).await?;
+        Ok(page.unwrap_or_default())
+    }
+
+    async fn import_raw(&self, expected: LogHead, records: Vec<RawRecord>) -> Result<(), LogWriteError> {
+        self.send_write(Partition::ZERO, |reply| WriterCommand::Import { expected, records, reply }).await
     }
 }
 

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, params, types::Type};
 use super::schema;
 use crate::{
     record::{FactsPage, LogHead, RecordFacts, Snapshot, StoredContent, StoredRecord},
+    transfer::{RawContent, RawRecord},
     verify::{ChainWalk, ContentBytes},
 };
 
@@ -107,6 +108,26 @@ pub(super) fn read_page(connection: &Connection, after: Lsn, limit: usize) -> ru
          WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"
     };
     collect_page(connection.prepare_cached(sql)?.query([sql_position(after), sql_count(limit)])?)
+}
+
+/// Reads up to `limit` records after `after` with their contents as they are stored.
+pub(super) fn read_raw(connection: &Connection, after: Lsn, limit: usize) -> rusqlite::Result<Vec<RawRecord>> {
+    let key = if schema::has_keys(connection)? { "key" } else { "NULL" };
+    let mut statement = connection.prepare(&format!(
+        "SELECT e.lsn, at, session, kind, version, facts, content_digest, chain, {key}, c.lsn, salt, bytes
+         FROM events AS e LEFT JOIN contents AS c ON c.lsn = e.lsn WHERE e.lsn > ?1 ORDER BY e.lsn LIMIT ?2"
+    ))?;
+    let mut rows = statement.query([sql_position(after), sql_count(limit)])?;
+    let mut page = Vec::new();
+    while let Some(row) = rows.next()? {
+        let content = match read_content_bytes(row, 9)? {
+            ContentBytes::Nothing => RawContent::Absent,
+            ContentBytes::Redacted => RawContent::Redacted,
+            ContentBytes::Bytes { salt, bytes } => RawContent::Bytes { salt: salt.to_vec(), bytes: bytes.to_vec() },
+        };
+        page.push(RawRecord { stored: read_stored(row, None)?, content });
+    }
+    Ok(page)
 }
 
 /// Converts the facts of up to `limit` records after `after`.

@@ -20,6 +20,7 @@ use crate::{
     chain::{self, ChainLink, SALT_SIZE},
     error::AppendError,
     record::{Batch, Epoch, LogHead, LogRecord, Snapshot, StoredRecord},
+    transfer::{RawContent, RawRecord},
     view::LogView,
 };
 
@@ -117,6 +118,46 @@ fn insert_record(
             chain.as_bytes(),
             record.key,
         ])
+}
+
+/// Writes records of another log as they are. False if the log does not end at `expected`.
+pub(super) fn import_raw(
+    connection: &Connection,
+    expected: LogHead,
+    records: &[RawRecord],
+) -> Result<bool, TransactionError> {
+    run_transaction(connection, |connection| {
+        if query::read_head(connection)? != expected {
+            return Ok(false);
+        }
+        for RawRecord { stored, content } in records {
+            connection
+                .prepare_cached(
+                    "INSERT INTO events (lsn, at, session, kind, version, facts, content_digest, chain, key)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                )?
+                .execute(params![
+                    query::sql_position(stored.lsn),
+                    stored.at.0.cast_signed(),
+                    stored.session.as_ref().map(SessionId::as_str),
+                    stored.kind,
+                    stored.version,
+                    &*stored.facts,
+                    stored.content_digest.as_ref().map(Digest::as_bytes),
+                    stored.chain.as_bytes(),
+                    stored.key,
+                ])?;
+            let (salt, bytes) = match content {
+                RawContent::Absent => continue,
+                RawContent::Redacted => (None, None),
+                RawContent::Bytes { salt, bytes } => (Some(salt), Some(bytes)),
+            };
+            connection
+                .prepare_cached("INSERT INTO contents (lsn, salt, bytes) VALUES (?1, ?2, ?3)")?
+                .execute(params![query::sql_position(stored.lsn), salt, bytes])?;
+        }
+        Ok(true)
+    })
 }
 
 fn salted_digest(text: &str) -> rusqlite::Result<([u8; SALT_SIZE], Digest)> {

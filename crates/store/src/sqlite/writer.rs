@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{
     error::{AppendError, ErrorCause, LogOpenError, LogWriteError},
-    record::{Batch, Epoch, Snapshot},
+    record::{Batch, Epoch, LogHead, Snapshot},
+    transfer::RawRecord,
 };
 
 /// Appends that share one commit, at most.
@@ -36,6 +37,7 @@ pub(super) enum WriterCommand {
     Redact { lsns: Vec<Lsn>, reply: oneshot::Sender<Result<usize, LogWriteError>> },
     SaveSnapshot { snapshot: Snapshot, reply: oneshot::Sender<Result<(), LogWriteError>> },
     Probe { reply: oneshot::Sender<Result<(), LogWriteError>> },
+    Import { expected: LogHead, records: Vec<RawRecord>, reply: oneshot::Sender<Result<(), LogWriteError>> },
     Settle { reply: oneshot::Sender<Result<(), ErrorCause>> },
 }
 
@@ -80,6 +82,9 @@ impl LogWriter {
                 WriterCommand::Redact { lsns, reply } => drop(reply.send(self.redact_contents(&lsns))),
                 WriterCommand::SaveSnapshot { snapshot, reply } => drop(reply.send(self.save_snapshot(&snapshot))),
                 WriterCommand::Probe { reply } => drop(reply.send(self.probe_write())),
+                WriterCommand::Import { expected, records, reply } => {
+                    drop(reply.send(self.import_raw(expected, &records)));
+                }
                 WriterCommand::Settle { reply } => drop(reply.send(self.settle_commit())),
             }
         }
@@ -251,6 +256,22 @@ impl LogWriter {
         self.settle_commit()?;
         let Some(file) = &self.file else { return Ok(()) };
         write::save_snapshot(&file.connection, snapshot).map_err(|failure| self.write_error(failure))
+    }
+
+    fn import_raw(&mut self, expected: LogHead, records: &[RawRecord]) -> Result<(), LogWriteError> {
+        if self.file.is_none() {
+            self.make_to_write()?;
+        }
+        self.settle_commit()?;
+        let Some(file) = &self.file else { return Err(LogWriteError::Closed) };
+        match write::import_raw(&file.connection, expected, records) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let moved = std::io::Error::other("the log was written by another process meanwhile");
+                Err(LogWriteError::Io(self.shared.error_cause(moved)))
+            }
+            Err(failure) => Err(self.write_error(failure)),
+        }
     }
 
     fn probe_write(&mut self) -> Result<(), LogWriteError> {
