@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_not_whole_blocks_the_call() {
-        let input = r#"{"hook_event_name":"PreToolUse"}"#;
+        let input =
+            r#"{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"mcp__a__b","tool_input":{}}"#;
         let decode = |line: &str| decode_answer("codex", input, line).map_err(|error| format!("{error:#}"));
         assert_eq!(decode("{\"ok\":{\"exit\":0}}\n").map(|reply| reply.exit), Ok(0));
         for (line, want) in [

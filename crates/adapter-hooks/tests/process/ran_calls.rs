@@ -116,7 +116,9 @@ fn a_command_that_ran_in_another_folder_is_an_incident() {
         [("codex", "PreToolUse", "PostToolUse"), ("opencode", "tool.execute.before", "tool.execute.after")]
     {
         let input = |event: &str, folder: &str| {
-            let arguments = json!({"command": format!("echo {program}"), "workdir": folder});
+            // Codex runs each command with a closed input.
+            let closing = if (program, event) == ("codex", ran) { "exec < /dev/null\n" } else { "" };
+            let arguments = json!({"command": format!("{closing}echo {program}"), "workdir": folder});
             json!({
                 "session_id": "s0", "sessionID": "s0", "cwd": "/srv/work", "hook_event_name": event, "tool_name": "Bash",
                 "tool": "bash", "tool_input": arguments, "args": arguments, "tool_use_id": "1", "callID": "1",
