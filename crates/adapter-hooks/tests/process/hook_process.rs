@@ -30,7 +30,10 @@ pub(crate) fn fixture() -> GatewayFixture {
 /// Returns a command at a shell, as a person types it: a program that starts a hook itself is an agent, and could answer no gate.
 fn at_a_shell(place: &GatewayFixture) -> Command {
     let script = place.folder.join("typed.sh");
-    fs::write(&script, "\"$@\"\nexit $?\n").unwrap();
+    // Another shell may read it at this moment.
+    if !script.exists() {
+        fs::write(&script, "\"$@\"\nexit $?\n").unwrap();
+    }
     let mut command = place.command_at(Path::new("sh"));
     command.arg(script);
     command

@@ -24,10 +24,11 @@ fn set_link(link: &Path, target: &str) {
     symlink(target, link).unwrap();
 }
 
-fn opencode_write(path: &str) -> Value {
+/// Writes a file below the folder of the program: outside of it, what is hidden is a file that other programs obey.
+fn opencode_write(place: &GatewayFixture, file: &str) -> Value {
     json!({
         "hook_event_name": "tool.execute.before", "tool": "write", "sessionID": "ses_0", "callID": "call_1",
-        "args": {"filePath": path, "content": "x"}, "cwd": "/tmp",
+        "args": {"filePath": path(place, file), "content": "x"}, "cwd": path(place, "w"),
     })
 }
 
@@ -49,7 +50,7 @@ fn a_step_up_behind_a_link_leads_past_no_rule_and_no_protected_file() {
         ("w/data/web.key", false),
         ("w/new/../plain.txt", false),
     ] {
-        let answer = run_hook(&place, "opencode", &opencode_write(&path(&place, target)));
+        let answer = run_hook(&place, "opencode", &opencode_write(&place, target));
         let word = &document(&answer)["decision"];
         assert_eq!(word, if is_allowed { "allow" } else { "deny" }, "{target}: {answer:?}");
     }
