@@ -44,7 +44,7 @@ fn text_that_is_no_path_and_paths_of_other_files_change_nothing() {
         json!({"edits": [{"path": "src/a", "new_text": RULES}]}),
         json!({"note": format!("see\n{RULES}")}),
         json!({"to": "/srv/countersign/database"}),
-        json!({"to": "", "count": 5, "url": "https://example.org/.countersign"}),
+        json!({"to": "", "count": 5, "url": "https://example.org/countersign"}),
     ] {
         assert_eq!(judge(arguments.clone()), "allow", "{arguments}");
     }
