@@ -28,8 +28,8 @@ const RULES: &str = r#"
 defaults: [ { pattern: "*", action: ask } ]
 rules: [ { pattern: "bash(echo *)", action: allow } ]
 "#;
-/// Message that passes: a piece of an answer, as an agent sends it while it writes.
-const UPDATE: &str = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a few words "}}}}"#;
+/// Message that passes in both ways: an extension, as large as a piece of an answer.
+const UPDATE: &str = r#"{"jsonrpc":"2.0","method":"_bench/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a few words "}}}}"#;
 const PERMISSION: &str = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c","kind":"execute","title":"Run","rawInput":{"command":"echo hi"}},"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}"#;
 
 /// Medians in milliseconds.
