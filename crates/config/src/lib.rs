@@ -7,9 +7,11 @@ mod agent_list;
 mod agents_file;
 mod approvals;
 pub mod cases;
+mod cluster;
 mod config_field;
 mod config_file;
 pub mod credential_names;
+mod database;
 mod diagnostics;
 mod exposure;
 #[cfg(feature = "fuzzing")]
@@ -45,7 +47,9 @@ mod tests;
 
 pub use agents_file::{AgentChange, AgentsError, ListedAgent, TokenSource, change_agents, list_agents, new_token};
 pub use cases::{DEFAULT_AGENT, PolicyCase};
+pub use cluster::ClusterConfig;
 pub use config_file::{check_sections, find_config};
+pub use database::DatabaseSettings;
 pub use diagnostics::LiteralCredential;
 pub use exposure::{ExposureKind, FileFinding};
 pub use gateway_paths::{GatewayPaths, MAIN, SKILLS, shared_skills};

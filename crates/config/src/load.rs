@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::{
     agent_list::{AgentConflict, AgentList},
     cases::DEFAULT_AGENT,
+    cluster,
     config_field::ConfigField,
     diagnostics::FileDiagnostics,
     exposure, location,
@@ -68,6 +69,7 @@ pub(super) const TOP: &[&str] = &[
     "services",
     "mcp",
     "storage",
+    "cluster",
     "approval_timeout",
     "clarify_timeout",
     "retry_max_wait",
@@ -214,6 +216,7 @@ fn build_config(
         services: services::read_services(&root.at("services")),
         mcp_servers,
         agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
+        cluster: cluster::read_cluster(root, storage.database.is_some(), flags),
         storage,
         approval_timeout: seconds("approval_timeout", 900),
         clarify_timeout: seconds("clarify_timeout", 3600),

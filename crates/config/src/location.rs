@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     config_field::ConfigField,
+    database::read_database,
     settings::{ConfigFlags, StoragePaths},
 };
 
@@ -25,11 +26,7 @@ pub(super) fn resolve_storage(
     flags: &ConfigFlags,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> StoragePaths {
-    place.check_mapping(&["type", "path"]);
-    let kind = place.at("type");
-    if let Some(other) = kind.text().filter(|name| name != "sqlite") {
-        kind.report_refusal(format!("Unsupported storage type: '{other}' (only 'sqlite' is supported)"));
-    }
+    let database = read_database(place);
     let named = place.at("path");
     let path = named.path();
     let ends_in_folder =
@@ -47,7 +44,7 @@ pub(super) fn resolve_storage(
     let name = path.as_deref().and_then(Path::file_name).unwrap_or_else(|| USUAL.as_ref());
     let log = folder.join(name);
     if !is_others(&log) {
-        return StoragePaths { folder, log };
+        return StoragePaths { folder, log, database };
     }
     let beside = folder.join(if name == USUAL { OTHER } else { USUAL });
     named.report_warning(&format!(
@@ -55,7 +52,7 @@ pub(super) fn resolve_storage(
         log.display(),
         beside.display()
     ));
-    StoragePaths { folder, log: beside }
+    StoragePaths { folder, log: beside, database }
 }
 
 fn home_folder(environment: &dyn Fn(&str) -> Option<String>) -> PathBuf {

@@ -47,7 +47,17 @@ impl Config {
             let servers = self.mcp_servers.iter().map(|one| (one.name.clone(), redacted_mcp_server(one)));
             put("mcp", json!({"servers": Value::Object(servers.collect())}));
         }
-        put("storage", json!({"type": "sqlite", "path": self.storage.log}));
+        put(
+            "storage",
+            match &self.storage.database {
+                None => json!({"type": "sqlite", "path": self.storage.log}),
+                Some(_) => json!({"type": "postgres", "url": HIDDEN}),
+            },
+        );
+        if let Some(cluster) = &self.cluster {
+            let (name, advertise, lease) = (&cluster.name, &cluster.advertise, cluster.lease.as_secs_f64());
+            put("cluster", json!({"name": name, "advertise": advertise, "secret": HIDDEN, "lease": lease}));
+        }
         put("approval_timeout", json!(self.approval_timeout.as_secs()));
         put("clarify_timeout", json!(self.clarify_timeout.as_secs()));
         put("retry_max_wait", json!(self.retry_max_wait.as_secs()));

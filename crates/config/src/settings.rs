@@ -11,7 +11,10 @@ use countersign_runtime::{
 };
 use secrecy::SecretString;
 
-use super::{diagnostics::LiteralCredential, mcp::McpServerConfig, services::ServiceConfig};
+use super::{
+    cluster::ClusterConfig, database::DatabaseSettings, diagnostics::LiteralCredential, mcp::McpServerConfig,
+    services::ServiceConfig,
+};
 use crate::logging::LogLineFormat;
 
 /// The name of the file of programs' tokens in the data directory.
@@ -89,6 +92,8 @@ pub struct Config {
     pub log: LogConfig,
     /// `retention`.
     pub retention: RetentionConfig,
+    /// `cluster`: absent for a gateway that is alone.
+    pub cluster: Option<ClusterConfig>,
     pub(super) literals: Vec<LiteralCredential>,
     pub(super) tool_files: Vec<PathBuf>,
 }
@@ -195,8 +200,10 @@ impl RetentionConfig {
 pub struct StoragePaths {
     /// The data directory.
     pub folder: PathBuf,
-    /// The file of the log, in that directory.
+    /// The file of the log, in that directory. There is none if the log is in a database.
     pub log: PathBuf,
+    /// The database of the log, if it is in one.
+    pub database: Option<DatabaseSettings>,
 }
 
 /// Handling of gates that are pending at a shutdown.

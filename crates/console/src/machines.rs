@@ -107,7 +107,10 @@ pub(super) async fn show_agents(
                 div { dt { "Login" } dd { @if context.auth.is_guarded() { "required" } @else { "not required; only this machine can connect" } } }
                 div { dt { "Uptime" } dd { (duration_text(ctx.now.0.saturating_sub(context.started_at.0))) } }
                 div { dt { "Version" } dd { (env!("CARGO_PKG_VERSION")) } }
-                div { dt { "Record" } dd { code { (plain_text(&context.config.storage.log.display().to_string())) } ", " (entry_count_text(head.lsn.0)) ", " (size >> 10) " KiB" } }
+                div { dt { "Record" } dd {
+                    @if context.config.storage.database.is_some() { "PostgreSQL, " (entry_count_text(head.lsn.0)) }
+                    @else { code { (plain_text(&context.config.storage.log.display().to_string())) } ", " (entry_count_text(head.lsn.0)) ", " (size >> 10) " KiB" }
+                } }
                 div { dt { "Head" } dd { code.head { (head.lsn) ":" (head.chain) } } }
                 div { dt { "Rules" } dd { code { (plain_text(&context.config.permissions.display().to_string())) } } }
             }

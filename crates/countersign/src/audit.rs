@@ -16,7 +16,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use countersign_core::id::Lsn;
-use countersign_store::{AnyLog, Log as _, LogHead, LogOpenError, Partition, SqliteLog, StoredContent, StoredRecord};
+use countersign_store::{
+    AnyLog, Log as _, LogHead, LogOpenError, Partition, PostgresLog, SqliteLog, StoredContent, StoredRecord,
+};
 use countersign_view::time::format_iso;
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
@@ -29,11 +31,10 @@ pub(crate) use redact::{RedactScope, redact_contents};
 use crate::{
     control_client::ControlClient,
     exit::print_notice,
+    record_location::{EVENT_FORMAT, RecordLocation, database_options},
     style::{ColourMode, TextStyle, cut_to_width},
 };
 
-/// The newest form of events that this program reads.
-pub(crate) const EVENT_FORMAT: u32 = 1;
 /// Number of records that are read at a time.
 pub(crate) const PAGE: usize = 512;
 /// Width of a line of the demo, in columns.
@@ -49,6 +50,14 @@ pub(crate) enum OutputFormat {
 }
 
 /// Opens a record for reading only.
+pub(crate) fn open_located(record: &RecordLocation) -> anyhow::Result<AnyLog> {
+    match record {
+        RecordLocation::File(path) => open_record(path),
+        RecordLocation::Database(settings) => Ok(PostgresLog::open_read_only(database_options(settings))?.into()),
+    }
+}
+
+/// Opens a record in a file for reading only.
 pub(crate) fn open_record(path: &Path) -> anyhow::Result<AnyLog> {
     SqliteLog::open_read_only(path, EVENT_FORMAT).map(Into::into).map_err(|error| explain_open_error(path, error))
 }
@@ -131,14 +140,14 @@ fn explain_open_error(path: &Path, error: LogOpenError) -> anyhow::Error {
 
 /// Runs `audit tail`.
 pub(crate) fn print_tail(
-    path: &Path,
+    record: &RecordLocation,
     count: usize,
     filter: &RecordFilter,
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
     let paint = ColourMode::for_stdout();
     let newest = block_on(async {
-        let log = open_record(path)?;
+        let log = open_located(record)?;
         tail::read_newest(&log, count, filter).await
     })?;
     let empty_notice = match (newest.is_empty() && count > 0, filter.is_empty()) {
@@ -198,8 +207,12 @@ pub(crate) fn format_entry(
 }
 
 /// Runs `audit verify`.
-pub(crate) fn verify_record(path: &Path, expected: Option<LogHead>, form: OutputFormat) -> anyhow::Result<ExitCode> {
-    let report = block_on(async { Ok(open_record(path)?.verify_chain(Partition::ZERO, expected).await?) })?;
+pub(crate) fn verify_record(
+    record: &RecordLocation,
+    expected: Option<LogHead>,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
+    let report = block_on(async { Ok(open_located(record)?.verify_chain(Partition::ZERO, expected).await?) })?;
     let head = format!("{}:{}", report.head.lsn, report.head.chain);
     let flaw = report.flaw.as_ref().map(ToString::to_string);
     let mut output = std::io::stdout().lock();
@@ -257,10 +270,10 @@ struct ExportedRecord<'a> {
 }
 
 /// Runs `audit export`, as JSON lines.
-pub(crate) fn export_jsonl(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
+pub(crate) fn export_jsonl(record: &RecordLocation, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
-        let log = open_record(path)?;
+        let log = open_located(record)?;
         let mut narrator = RecordFormatter::default();
         for_each_entry(&log, Lsn(0), async |stored, content| {
             if !filter.is_empty()

@@ -24,9 +24,11 @@ use countersign_view::{LineMode, escape, time::format_iso};
 use serde_json::json;
 
 use crate::{
-    audit::{EVENT_FORMAT, OutputFormat, block_on, open_record},
+    audit::{OutputFormat, block_on, open_located, open_record},
     data_dir::DataDir,
     error_text,
+    record_location::EVENT_FORMAT,
+    storage::copy_from_database,
     style::{ColourMode, TextStyle},
 };
 
@@ -61,13 +63,22 @@ pub(crate) fn create_backup(place: &DataDir, options: &BackupOptions, form: Outp
     let log = place.log.file_name().context("the path of the record has no file name")?.to_owned();
     let to = may_be_made(&options.to, &place.folder)?;
     // Says in words of its own why there is nothing to read.
-    drop(open_record(&place.log)?);
+    drop(open_located(&place.record())?);
     let part = StagingFolder::for_target(&to)?;
     let data = part.staged_folder().make_folder(DATA.as_ref()).with_context(|| cannot("create", &to))?;
     // SQLite fills a file that is empty, and leaves its mode.
     drop(data.make_file(&log).with_context(|| cannot("create", &to))?);
     let copied = part.path().join(DATA).join(&log);
-    countersign_store::copy_log(&place.log, &copied, EVENT_FORMAT).with_context(|| cannot("copy", &place.log))?;
+    match &place.database {
+        None => {
+            countersign_store::copy_log(&place.log, &copied, EVENT_FORMAT)
+                .with_context(|| cannot("copy", &place.log))?;
+        }
+        Some(settings) => {
+            let copy = copy_from_database(settings, &copied).context("cannot copy the record from the database")?;
+            anyhow::ensure!(copy.resumed == 0, "{} was written by another process", display_path(&copied));
+        }
+    }
     let report = verify_log(&copied, None, &place.log)?;
     // Objects lie there before the record names them, so those of the copy are there by now.
     let (mut left, mut links) = (Vec::new(), Vec::new());

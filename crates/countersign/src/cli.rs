@@ -5,6 +5,7 @@ mod agents;
 mod audit;
 mod backup;
 mod client_args;
+mod cluster;
 mod demo;
 mod gates_command;
 mod manual_pages;
@@ -15,6 +16,7 @@ mod proxies;
 mod secrets;
 mod serve;
 mod sessions;
+mod storage;
 mod target;
 mod tokens;
 
@@ -268,6 +270,20 @@ enum Command {
     ///
     /// Refused while a gateway uses that directory. If interrupted, the directory stays as it was.
     Restore(backup::RestoreArgs),
+    /// Show and change which node of a cluster serves the realm
+    Cluster {
+        #[command(subcommand)]
+        what: cluster::ClusterCommand,
+        #[command(flatten)]
+        at: TargetArgs,
+    },
+    /// Move the record between a file and a PostgreSQL database
+    Storage {
+        #[command(subcommand)]
+        what: storage::StorageCommand,
+        #[command(flatten)]
+        at: TargetArgs,
+    },
     /// Show the log level of a running gateway, or change it until the gateway stops
     ///
     /// Without LEVEL, prints the current level. `log.level` in the configuration sets the level at the start.
@@ -388,6 +404,8 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Backup(backup) => backup.run(before),
         Command::Restore(restore) => restore.run(before),
+        Command::Cluster { what, at } => cluster::run(what, &at.merge_globals(before)),
+        Command::Storage { what, at } => storage::run(what, &at.merge_globals(before)),
         Command::LogLevel { level, at } => {
             let at = at.merge_globals(before);
             crate::log_level::run(&at.data_dir()?, level, at.output_format())
@@ -442,6 +460,8 @@ impl Command {
             | Self::Policy(_)
             | Self::Backup(_)
             | Self::Restore(_)
+            | Self::Cluster { .. }
+            | Self::Storage { .. }
             | Self::LogLevel { .. }
             | Self::Mcp { .. }
             | Self::Acp(_)

@@ -5,9 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use countersign_config as config;
-use countersign_config::{ConfigErrors, ConfigFault, ConfigFlags};
+use countersign_config::{ConfigErrors, ConfigFault, ConfigFlags, DatabaseSettings};
 use countersign_gateway::control::FILE;
 use countersign_view::shell_quote;
+
+use crate::record_location::RecordLocation;
 
 /// Most keys of a file of another program that its error lists.
 const MOST_KEYS: usize = 5;
@@ -17,8 +19,10 @@ const MOST_KEYS: usize = 5;
 pub(crate) struct DataDir {
     /// The data directory.
     pub(crate) folder: PathBuf,
-    /// The record in it.
+    /// The record in it, unless it is in a database.
     pub(crate) log: PathBuf,
+    /// The database of the record, if it is in one.
+    pub(crate) database: Option<DatabaseSettings>,
     origin: DataDirOrigin,
 }
 
@@ -74,7 +78,15 @@ impl DataDir {
     fn read(config: Option<&Path>, data: Option<&Path>, origin: DataDirOrigin) -> Result<Self, ConfigErrors> {
         let flags = ConfigFlags { data: data.map(Path::to_owned), ..ConfigFlags::default() };
         let storage = config::load_storage(config, &flags, &|name| std::env::var(name).ok())?;
-        Ok(Self { folder: storage.folder, log: storage.log, origin })
+        Ok(Self { folder: storage.folder, log: storage.log, database: storage.database, origin })
+    }
+
+    /// Returns the place of the record.
+    pub(crate) fn record(&self) -> RecordLocation {
+        match &self.database {
+            Some(settings) => RecordLocation::Database(settings.clone()),
+            None => RecordLocation::File(self.log.clone()),
+        }
     }
 
     /// Returns the text for a gateway that does not run, without advice.

@@ -2,6 +2,7 @@
 //!
 //! It changes nothing, and a check that cannot be made is a finding too.
 
+mod database;
 mod mcp;
 mod record;
 mod servers;

@@ -135,7 +135,8 @@ fn open_recorded(place: &DataDir) -> anyhow::Result<AnyLog> {
     if !place.folder.exists() {
         bail!(no_gateway_text(place));
     }
-    audit::open_record(&place.log).with_context(|| format!("{}, and its record cannot be read", place.no_gateway()))
+    audit::open_located(&place.record())
+        .with_context(|| format!("{}, and its record cannot be read", place.no_gateway()))
 }
 
 /// Returns the engine state from the record of a gateway that does not run.

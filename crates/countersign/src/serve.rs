@@ -1,10 +1,10 @@
 //! `serve`: a gateway with all network adapters, until a signal ends it.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
 
 use countersign_config as config;
 use countersign_config::{Config, ConfigFlags, LoadedConfig};
-use countersign_gateway::{self as gateway, GatewayRealm, control::AcpOptions};
+use countersign_gateway::{self as gateway, GatewayRealm, NodeOptions, ServeError, control::AcpOptions, serve_node};
 use countersign_tools::exec;
 use countersign_view::shell_quote;
 use futures_util::FutureExt as _;
@@ -69,17 +69,25 @@ fn run_gateway(loaded: LoadedConfig, line: HostLine) -> anyhow::Result<ExitCode>
         let _outgrown = signal(SignalKind::from_raw(nix::libc::SIGXFSZ));
         tokio::spawn(hang_ups(tell));
         tokio::spawn(exec::reap());
+        let notice = |text: &str| tracing::warn!("{text}");
         let (tell_armed, armed) = oneshot::channel();
         let (tell_gone, gone) = oneshot::channel();
+        if let Some(cluster) = loaded.config.cluster.clone() {
+            if line != HostLine::None {
+                return Err(ServeError::Standalone);
+            }
+            let node = NodeOptions { program, version: env!("CARGO_PKG_VERSION").to_owned(), levels: Arc::new(levels) };
+            let ready = |url: &str| {
+                let _ = tell_armed.send(end_signals());
+                print_ready(url);
+            };
+            return serve_node(loaded.config, cluster, node, notice, ready, reload, wait_for_signal(armed)).await;
+        }
         let ready = |realm: &GatewayRealm| {
             // A reader of the line may request the end at once. Until here a signal ends the process as it is.
             let _ = tell_armed.send(end_signals());
             match &line {
-                HostLine::None => {
-                    let mut out = std::io::stdout().lock();
-                    // The reader may have closed the output.
-                    let _ = writeln!(out, "countersign ready on {}", realm.url()).and_then(|()| out.flush());
-                }
+                HostLine::None => print_ready(realm.url()),
                 HostLine::Mcp | HostLine::Acp(_) => serve_host(realm, &line, tell_gone),
             }
         };
@@ -95,12 +103,19 @@ fn run_gateway(loaded: LoadedConfig, line: HostLine) -> anyhow::Result<ExitCode>
             }
         };
         let ground = gateway::Platform::of_this_machine(program);
-        gateway::serve(loaded.config, ground, |text| tracing::warn!("{text}"), ready, reload, levels, stop).await
+        gateway::serve(loaded.config, ground, notice, ready, reload, levels, stop).await
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     exec::kill_remaining();
     outcome?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints that the gateway takes connections.
+fn print_ready(url: &str) {
+    let mut out = std::io::stdout().lock();
+    // The reader may have closed the output.
+    let _ = writeln!(out, "countersign ready on {url}").and_then(|()| out.flush());
 }
 
 /// Serves the program on standard input and output, and sends to `gone` after its end.

@@ -27,10 +27,11 @@ use serde_json::{Value, json};
 use crate::{
     audit::{
         self, MissingRecord, OutputFormat, RecordFilter, RecordFormatter, TimestampStyle, block_on, entry_json,
-        for_each_entry, format_entry, open_record,
+        for_each_entry, format_entry, open_located,
     },
     control_client::ControlClient,
     inspect::no_rules,
+    record_location::RecordLocation,
     style::{ColourMode, TextStyle},
 };
 
@@ -50,9 +51,9 @@ struct RecordedSessions {
 }
 
 impl RecordedSessions {
-    /// Reads the log at `path`. Where a gateway runs in `gateway`, it is that which knows whose host is there.
-    async fn read_of(path: &Path, gateway: Option<&Path>) -> anyhow::Result<Self> {
-        let mut read = Self::read_log(&open_record(path)?).await?;
+    /// Reads `record`. Where a gateway runs in `gateway`, it is that which knows whose host is there.
+    async fn read_of(record: &RecordLocation, gateway: Option<&Path>) -> anyhow::Result<Self> {
+        let mut read = Self::read_log(&open_located(record)?).await?;
         if let Some(mut local) = gateway.and_then(ControlClient::connect) {
             let ids: Vec<SessionId> = serde_json::from_value(local.send_request(&Request::WaitingForHosts)?)?;
             read.waiting_for_hosts = ids.into_iter().collect();
@@ -133,8 +134,12 @@ fn count_messages(session: &Session) -> usize {
 }
 
 /// Runs `sessions list`.
-pub(crate) fn print_sessions(path: &Path, gateway: Option<&Path>, form: OutputFormat) -> anyhow::Result<ExitCode> {
-    let read = match block_on(RecordedSessions::read_of(path, gateway)) {
+pub(crate) fn print_sessions(
+    record: &RecordLocation,
+    gateway: Option<&Path>,
+    form: OutputFormat,
+) -> anyhow::Result<ExitCode> {
+    let read = match block_on(RecordedSessions::read_of(record, gateway)) {
         Err(error) if MissingRecord::is_unwritten(&error) => RecordedSessions::without_entries()?,
         read => read?,
     };
@@ -180,15 +185,15 @@ pub(crate) fn print_sessions(path: &Path, gateway: Option<&Path>, form: OutputFo
 
 /// Runs `sessions show`.
 pub(crate) fn print_session(
-    path: &Path,
+    record: &RecordLocation,
     gateway: Option<&Path>,
     id: &str,
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
     let paint = ColourMode::for_stdout();
     let (mut row, entries) = block_on(async {
-        let log = open_record(path)?;
-        let read = RecordedSessions::read_of(path, gateway).await?;
+        let log = open_located(record)?;
+        let read = RecordedSessions::read_of(record, gateway).await?;
         let session = read.find_session(id)?;
         let mut narrator = RecordFormatter::default();
         let mut entries = Vec::new();
@@ -232,16 +237,17 @@ pub(crate) fn print_session(
 }
 
 /// Runs `sessions export`, as JSON lines.
-pub(crate) fn export_session(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
-    let session =
-        block_on(async { Ok(RecordedSessions::read_log(&open_record(path)?).await?.find_session(id)?.id().clone()) })?;
-    audit::export_jsonl(path, &RecordFilter { session: Some(session), ..RecordFilter::default() })
+pub(crate) fn export_session(record: &RecordLocation, id: &str) -> anyhow::Result<ExitCode> {
+    let session = block_on(async {
+        Ok(RecordedSessions::read_log(&open_located(record)?).await?.find_session(id)?.id().clone())
+    })?;
+    audit::export_jsonl(record, &RecordFilter { session: Some(session), ..RecordFilter::default() })
 }
 
 /// Runs `sessions export --format html`.
-pub(crate) fn export_html(path: &Path, id: &str) -> anyhow::Result<ExitCode> {
+pub(crate) fn export_html(record: &RecordLocation, id: &str) -> anyhow::Result<ExitCode> {
     let page = block_on(async {
-        let log = open_record(path)?;
+        let log = open_located(record)?;
         let read = RecordedSessions::read_log(&log).await?;
         let session = read.find_session(id)?;
         let entries = session.path_entries();

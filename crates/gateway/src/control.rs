@@ -2,6 +2,7 @@
 //!
 //! One JSON object a line in each direction. Only the user whose gateway it is can open it.
 
+mod bound_socket;
 mod data_dir_lock;
 mod proxied_call;
 mod socket;
@@ -23,12 +24,14 @@ use countersign_view::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub(crate) use bound_socket::{BoundSocket, PeerCheck};
 pub use countersign_adapter_acp::ConnectionOptions as AcpOptions;
 pub use countersign_adapter_hooks::{
     CompleteInput, HookReply, HookRequest, InputReader, PROOF_MARK, PROOF_REASON, ProxiedCall, ProxyAnswer,
     ProxyDecision, SurfaceAnswer, SurfaceDecision,
 };
 pub use data_dir_lock::{DataDirLock, FILE, has_room};
+pub(crate) use socket::serve_relayed;
 pub use socket::{ControlSocket, SocketParts};
 
 /// Request.

@@ -29,6 +29,10 @@ pub(super) fn log_open_error(path: &Path, problem: &store::LogOpenError) -> Stri
             )
         }
         store::LogOpenError::Io { cause, .. } => named(cause.to_string()),
+        store::LogOpenError::Database(store::DatabaseError::Owned { .. }) => {
+            format!("another gateway uses this database: {problem}. Stop it, or set another database in storage.url")
+        }
+        store::LogOpenError::Database(error) => format!("{error}. Run `countersign doctor` for advice"),
         problem => named(problem.to_string()),
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod adapter;
 pub mod checkup;
+mod cluster;
 pub mod control;
 mod error_hints;
 pub mod mcp_approvals;
@@ -21,9 +22,10 @@ mod serve_error;
 mod traces;
 mod websockets;
 
+pub use cluster::{NodeOptions, REALM, serve_node};
 pub use platform::{OpenRecord, Platform};
 pub use port::PortAddress;
-pub use realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmOptions};
+pub use realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmNode, RealmOptions};
 pub use serve::serve;
 pub use serve_error::ServeError;
 pub use traces::TraceDestination;

@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use countersign_config::Config;
 use countersign_runtime::{
     Clock, Entropy,
-    store::{self, AnyLog, LogView, SqliteLog},
+    store::{self, AnyLog, LeaseClaim, LogView, PostgresLog, PostgresOptions, SqliteLog},
     system_entropy,
 };
 
@@ -27,9 +27,15 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Returns the machine's own clock and entropy, and the record in the file that the settings name.
+    /// Returns the same for a node of a cluster, which opens the record with the lease that it holds.
+    pub fn of_node(program: PathBuf, lease: LeaseClaim) -> Self {
+        let record: OpenRecord = Box::new(move |config, views| open_leased(config, views, Some(lease)));
+        Self { record, ..Self::of_this_machine(program) }
+    }
+
+    /// Returns the machine's own clock and entropy, and the record in the file or database that the settings name.
     pub fn of_this_machine(program: PathBuf) -> Self {
-        Self { program, record: Box::new(open_file), clock: Clock::system(), entropy: system_entropy() }
+        Self { program, record: Box::new(open_record), clock: Clock::system(), entropy: system_entropy() }
     }
 }
 
@@ -39,8 +45,18 @@ impl fmt::Debug for Platform {
     }
 }
 
-fn open_file(config: &Config, views: Vec<Arc<dyn LogView>>) -> Result<AnyLog, ServeError> {
+fn open_record(config: &Config, views: Vec<Arc<dyn LogView>>) -> Result<AnyLog, ServeError> {
+    open_leased(config, views, None)
+}
+
+fn open_leased(config: &Config, views: Vec<Arc<dyn LogView>>, lease: Option<LeaseClaim>) -> Result<AnyLog, ServeError> {
     let path = &config.storage.log;
+    if let Some(database) = &config.storage.database {
+        let opened = PostgresLog::open(PostgresOptions { views, lease, ..database.to_options() });
+        return opened
+            .map(Into::into)
+            .map_err(|error| ServeError::Log { path: path.clone(), problem: store::LogOpenError::Database(error) });
+    }
     // Space to finish work when the disk is full.
     let ballast = Some(path.with_extension("ballast"));
     let opened = SqliteLog::open(path, store::LogOptions { ballast, views, ..store::LogOptions::default() });

@@ -4,6 +4,7 @@
 //! It must not know signals, nor bind a port: a process does both.
 
 mod health;
+mod options;
 mod prepared;
 mod routes;
 mod stdio_hosts;
@@ -16,7 +17,7 @@ use countersign_adapter_gsv::{self as gsv, GsvContext};
 use countersign_adapter_hooks::HookAdapter;
 use countersign_adapter_mcp::McpAdapter;
 use countersign_adapter_omp::attach::{AttachOptions, AttachServer, AttachedSessions};
-use countersign_config::{Config, OnShutdown, logging::LogLevels};
+use countersign_config::{Config, OnShutdown};
 use countersign_conversations::{
     chats::{Conversations, GatewayModels, SessionWorkspaces},
     sessions::SessionIndex,
@@ -29,7 +30,7 @@ use countersign_core::{
 use countersign_files::objects::ObjectStore;
 use countersign_foreign_calls::ForeignCalls;
 use countersign_http::{
-    listen::{AllowedHosts, PortHandlers},
+    listen::{AllowedHosts, PortHandlers, tunnel::TunnelKey},
     open_connections::OpenConnections,
     readiness::ReadinessProbe,
     tokens::WatchedTokens,
@@ -43,11 +44,13 @@ use countersign_view::principals;
 use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
 
+pub use options::{RealmNode, RealmOptions};
 pub use prepared::{NoticeFn, PreparedRealm};
 use routes::RouteParts;
 
 use crate::{
     checkup,
+    cluster::tunnel_server,
     control::{ControlSocket, SocketParts},
     mcp_approvals,
     mcp_changes::apply_outside_changes,
@@ -55,11 +58,10 @@ use crate::{
     mcp_status::GatewayMcpServers,
     mcp_tools::{self, McpTools},
     platform::Platform,
-    port::PortAddress,
     retention,
     run_environment::{self, GatewayEnvironment},
     serve_error::ServeError,
-    traces::{ActiveTraces, TraceDestination},
+    traces::ActiveTraces,
     websockets,
 };
 
@@ -67,27 +69,6 @@ use crate::{
 const IDLE: Duration = Duration::from_secs(600);
 /// Longest wait for connections at the close of the gateway.
 const FAREWELL: Duration = Duration::from_secs(2);
-
-/// Parts that a process brings to a realm.
-pub struct RealmOptions {
-    /// Program, record, clock and entropy.
-    pub platform: Platform,
-    /// Address at which it will be served.
-    pub address: PortAddress,
-    /// Log levels.
-    pub levels: Arc<LogLevels>,
-    /// Collector of traces, if there is one.
-    pub collector: TraceDestination,
-}
-
-impl std::fmt::Debug for RealmOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RealmOptions")
-            .field("platform", &self.platform)
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
-}
 
 /// State of one gateway: configuration, rules, users, agents, the owner of the record, adapters, messenger, control
 /// socket and retention.
@@ -122,7 +103,7 @@ impl GatewayRealm {
     pub async fn open(prepared: PreparedRealm, options: RealmOptions) -> Result<Self, ServeError> {
         let PreparedRealm { config, notice, secrets, agents, tool_inventory, loaded, services, users, owned, .. } =
             prepared;
-        let RealmOptions { platform: Platform { program, record, clock, entropy }, address, levels, collector } =
+        let RealmOptions { platform: Platform { program, record, clock, entropy }, address, levels, collector, node } =
             options;
         let log = record(&config, log_views())?;
         make_workspaces(&config).map_err(|problem| {
@@ -205,6 +186,10 @@ impl GatewayRealm {
             levels,
             open_connections: open_connections.clone(),
         };
+        let tunnels = node.as_ref().map(|node| {
+            let key = TunnelKey::from_secret(&node.secret);
+            tunnel_server(key, node.process.clone(), socket_parts.clone())
+        });
         let control = ControlSocket::open(owned, socket_parts, users).map_err(in_folder)?;
         mcp_approvals::request_approvals(&handle, &mcp_tools, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
@@ -223,7 +208,11 @@ impl GatewayRealm {
             address.scheme == "https",
             Some(Box::new(WatchedTokens::new(&config.storage.folder, clock.clone()))),
         );
-        let auth = Arc::new(auth.map_err(in_folder)?.behind_proxy(config.gateway.public_url.as_deref()));
+        let auth = auth.map_err(in_folder)?.behind_proxy(config.gateway.public_url.as_deref());
+        let auth = Arc::new(match &node {
+            Some(node) => auth.in_cluster(&node.secret),
+            None => auth,
+        });
         let rules_file = RulesFile::new(handle.clone(), config.permissions.clone(), tool_inventory.clone());
         let started_at = clock.now();
         let reporter = telegram.as_ref().map(|telegram| -> HealthProbe { Arc::new(telegram.health_probe()) });
@@ -285,6 +274,8 @@ impl GatewayRealm {
                 reporter,
             ),
             open_connections,
+            tunnels,
+            holds_lease: node.map(|node| node.holds_lease),
         });
         let (closing, tasks) = (watch::Sender::new(false), JoinSet::new());
         let mut realm = Self {

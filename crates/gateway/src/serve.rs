@@ -35,7 +35,7 @@ pub async fn serve(
     let prepared = PreparedRealm::new(config, Arc::clone(&notice))?;
     let port = bind_port(&prepared)?;
     let address = PortAddress::of_port(&port)?;
-    let options = RealmOptions { platform, address, levels: Arc::new(levels), collector };
+    let options = RealmOptions { platform, address, levels: Arc::new(levels), collector, node: None };
     let realm = GatewayRealm::open(prepared, options).await?;
 
     let mut serving = JoinSet::new();
@@ -69,7 +69,7 @@ pub async fn serve(
     outcome
 }
 
-fn bind_port(prepared: &PreparedRealm) -> Result<BoundPort, ServeError> {
+pub(crate) fn bind_port(prepared: &PreparedRealm) -> Result<BoundPort, ServeError> {
     let gateway = &prepared.config().gateway;
     BoundPort::bind(resolve_address(&gateway.host, gateway.port)?, prepared.tls()).map_err(|source| {
         let hint = "the port is in use; choose another with --port or gateway.port, or 0 for any free port";

@@ -55,6 +55,14 @@ pub enum ServeError {
     /// Secrets that were set over the gsv adapter cannot be read.
     #[error("{0}")]
     Secrets(String),
+    /// A gateway that serves one program and ends with it is no node.
+    #[error(
+        "a gateway for one program cannot be a node of a cluster: remove the section `cluster`, or run `countersign serve`"
+    )]
+    Standalone,
+    /// A node of a cluster needs a database.
+    #[error("cluster needs the record in a database: set storage.type to 'postgres'")]
+    NoDatabase,
     /// The owner of the record ended by itself; the log of the program has the reason.
     #[error("the record can no longer be used; see the log for the cause")]
     Lost,

@@ -9,8 +9,10 @@ mod guard;
 pub mod keep_alive;
 pub mod log_throttle;
 pub mod peer;
+mod port_service;
 mod streams;
 mod tls;
+pub mod tunnel;
 mod write_timeout;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -25,14 +27,21 @@ use axum::{
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::watch,
+};
 
 pub use accept::ConnectionInfo;
 pub use connection_limiter::ConnectionPermit;
 pub use connection_quota::{ConnectionQuota, few_descriptors_warning};
 pub use guard::{AllowedHosts, FOREIGN};
+use port_service::ConnectionTarget;
+pub use port_service::{ConnectionRelay, PortService, PortStream, RelayedConnection};
 use streams::StreamQuota;
 pub use tls::{TlsError, load_server_config as load_tls};
+
+use tunnel::{TunnelRoute, TunnelServer};
 
 use crate::{open_connections::OpenConnections, readiness::ReadinessProbe, reply::finish_response};
 
@@ -67,6 +76,10 @@ pub struct PortHandlers {
     pub readiness: ReadinessProbe,
     /// Counts of its open connections.
     pub open_connections: OpenConnections,
+    /// Tunnels of other nodes, in a cluster.
+    pub tunnels: Option<Arc<TunnelServer>>,
+    /// Reports whether the node still holds the lease of the realm, in a cluster.
+    pub holds_lease: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 /// A port that is bound and not served yet.
@@ -108,23 +121,30 @@ impl BoundPort {
         quota: ConnectionQuota,
         end: impl Future<Output = ()> + Send,
     ) {
-        let OpenConnections { stream, http, .. } = handlers.open_connections.clone();
-        let router = port_router(handlers, self.tls.is_some(), StreamQuota::new(quota.max_connections(), stream));
-        accept::accept_connections(self.listener, self.tls, quota, router, http, end).await;
+        let service = PortService::serving(handlers, &quota, self.tls.is_some());
+        self.serve_service(service, quota, end).await;
+    }
+
+    /// Gives each connection to the service that is the newest then, until `end`. The services end by themselves.
+    pub async fn serve_services(
+        self,
+        services: watch::Receiver<PortService>,
+        quota: ConnectionQuota,
+        end: impl Future<Output = ()> + Send,
+    ) {
+        accept::accept_connections(self.listener, self.tls, quota, services, end).await;
     }
 
     /// Serves `router` to at most `most` connections at once until `end`, and waits for those that are open. It looks at
     /// Host and Origin itself.
     pub async fn serve_router(self, router: Router, most: usize, end: impl Future<Output = ()> + Send) {
-        accept::accept_connections(
-            self.listener,
-            self.tls,
-            ConnectionQuota::of_this_process(most),
-            router,
-            Arc::default(),
-            end,
-        )
-        .await;
+        let service = PortService::new(ConnectionTarget::Router(router, Arc::default()));
+        self.serve_service(service, ConnectionQuota::of_this_process(most), end).await;
+    }
+
+    async fn serve_service(self, service: PortService, quota: ConnectionQuota, end: impl Future<Output = ()> + Send) {
+        let (_only, services) = watch::channel(service);
+        self.serve_services(services, quota, end).await;
     }
 
     /// Serves nothing but the answer whether the gateway is well.
@@ -137,7 +157,20 @@ impl BoundPort {
         let http = Arc::clone(&handlers.open_connections.http);
         let router =
             probe_router(Arc::clone(&handlers)).layer(from_fn_with_state((handlers, false), guard::guard_request));
-        accept::accept_connections(self.listener, self.tls, quota, router, http, end).await;
+        self.serve_service(PortService::new(ConnectionTarget::Router(router, http)), quota, end).await;
+    }
+}
+
+impl PortService {
+    /// Makes the service that handles the connections of a port with `quota`.
+    pub fn serving(handlers: Arc<PortHandlers>, quota: &ConnectionQuota, is_tls: bool) -> Self {
+        let OpenConnections { stream, http, .. } = handlers.open_connections.clone();
+        let tunnels = handlers.tunnels.clone();
+        let router = port_router(handlers, is_tls, StreamQuota::new(quota.max_connections(), stream));
+        let service = Self::new(ConnectionTarget::Router(router.clone(), Arc::clone(&http)));
+        let Some(server) = tunnels else { return service };
+        let route = TunnelRoute { server, router: router.clone(), service: service.clone() };
+        service.with_router(router.layer(from_fn_with_state(route, tunnel::accept_tunnel)), http)
     }
 }
 
@@ -149,7 +182,8 @@ fn port_router(handlers: Arc<PortHandlers>, is_tls: bool, stream_quota: StreamQu
         .layer(from_fn(access_log::log_request))
         .layer(from_fn(finish_response))
         .layer(from_fn_with_state(Arc::clone(&handlers), forward_websocket))
-        .layer(from_fn_with_state((handlers, is_tls), guard::guard_request))
+        .layer(from_fn_with_state((Arc::clone(&handlers), is_tls), guard::guard_request))
+        .layer(from_fn_with_state(handlers, check_lease))
 }
 
 /// Routes for monitoring; they reveal nothing that needs authorization.
@@ -175,6 +209,15 @@ async fn answer_health(State(handlers): State<Arc<PortHandlers>>) -> Response {
     let (is_well, body) = (handlers.health)().await;
     let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, [("content-type", "application/json")], body).into_response()
+}
+
+/// Refuses requests to a node that was stopped for so long that another serves the realm by now.
+async fn check_lease(State(handlers): State<Arc<PortHandlers>>, request: Request, next: Next) -> Response {
+    if handlers.holds_lease.as_ref().is_none_or(|holds_lease| holds_lease()) {
+        return next.run(request).await;
+    }
+    let text = "This node of the cluster does not serve the realm any more.\n";
+    (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")], text).into_response()
 }
 
 /// Hands on requests for WebSockets.

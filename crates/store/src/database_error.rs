@@ -60,6 +60,12 @@ pub enum DatabaseError {
     /// Another gateway writes the log.
     #[error("the log in the database at {server} is owned by {owner}")]
     Owned { server: String, owner: String },
+    /// The process does not hold the lease of the realm.
+    #[error("the lease of the realm {realm} in the database at {server} has ended")]
+    NoLease { server: String, realm: String },
+    /// Another process has the name of the node.
+    #[error("another process is node {node} of the cluster in the database at {server}")]
+    NodeExists { server: String, node: String },
     /// A statement failed.
     #[error("PostgreSQL at {server} failed: {problem}")]
     Failed { server: String, problem: String, full: bool },

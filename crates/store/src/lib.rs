@@ -34,7 +34,9 @@ pub use error::{AppendError, ErrorCause, LogOpenError, LogReadError, LogWriteErr
 pub use log::Log;
 pub use memory::{DiskState, LogFault, MemoryLog, UncertainOutcome};
 pub use pages::PageReader;
-pub use postgres::{PostgresLog, PostgresOptions};
+pub use postgres::{
+    ClusterRows, ClusterTables, LeaseClaim, LeaseRow, NodeIdentity, NodeRow, PostgresLog, PostgresOptions,
+};
 pub use record::{
     Batch, Epoch, FACTS_LIMIT, FactsPage, LogHead, LogRecord, Partition, ReadScope, RecordFacts, Snapshot,
     StoredContent, StoredRecord,

@@ -11,6 +11,7 @@ mod command;
 mod connect;
 mod group;
 mod import;
+mod leases;
 mod options;
 mod query;
 mod schema;
@@ -42,13 +43,16 @@ use tokio::{
     time::{error::Elapsed, timeout},
 };
 
-pub use self::options::PostgresOptions;
 use self::{
     command::WriterCommand,
     connect::{Access, Connector},
     group::AppendRequest,
     statements::silence,
     writer::LogWriter,
+};
+pub use self::{
+    leases::{ClusterRows, ClusterTables, LeaseClaim, LeaseRow, NodeIdentity, NodeRow},
+    options::PostgresOptions,
 };
 use crate::{
     append::PendingAppend,

@@ -173,8 +173,57 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "config.yaml:1: services.x.errors[0].status: expected a whole number from 100 to 599, found 'x'",
         ),
         (
-            "storage: { type: postgres, path: a }",
-            "config.yaml:1: storage.type: Unsupported storage type: 'postgres' (only 'sqlite' is supported)",
+            "storage: { type: mysql, path: a }",
+            "config.yaml:1: storage.type: Unsupported storage type: 'mysql' (must be 'sqlite' or 'postgres')",
+        ),
+        ("storage: { type: postgres }", "config.yaml:1: storage.url: Missing required config"),
+        (
+            "storage: { type: postgres, url: 'mysql://db/x' }",
+            "config.yaml:1: storage.url: expected postgres://USER:PASSWORD@HOST:PORT/DATABASE or host=HOST dbname=DATABASE user=USER",
+        ),
+        (
+            "storage: { type: postgres, url: '${NO_SUCH_DATABASE}' }",
+            "config.yaml:1: storage.url: Environment variable NO_SUCH_DATABASE is not set",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x', path: a.db }",
+            "config.yaml:1: storage.path: belongs to storage.type 'sqlite': the record is in the database, and --data names the data directory",
+        ),
+        (
+            "storage: { url: 'postgres://db/x' }",
+            "config.yaml:1: storage.url: belongs to a database: set storage.type to 'postgres'",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x', connections: 0 }",
+            "config.yaml:1: storage.connections: expected a whole number from 1 to 100, found 0",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x', statement_timeout: soon }",
+            "config.yaml:1: storage.statement_timeout: expected a span such as 30s, found 'soon'",
+        ),
+        (
+            "cluster: { name: a, advertise: 'https://a:1', secret: 0123456789abcdef }",
+            "config.yaml:1: cluster: needs the record in a database: set storage.type to 'postgres' and storage.url",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x' }\ncluster: { name: 'a b', advertise: 'https://a:1', secret: 0123456789abcdef }",
+            "config.yaml:2: cluster.name: expected letters, digits, '-', '_' and '.', found 'a b'",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x' }\ncluster: { name: a, advertise: 'http://10.0.0.5:1', secret: 0123456789abcdef }",
+            "config.yaml:2: cluster.advertise: nodes would send requests in the clear: expected https, or --insecure on a private network",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x' }\ncluster: { name: a, advertise: '10.0.0.5:1', secret: 0123456789abcdef }",
+            "config.yaml:2: cluster.advertise: expected the URL of this node for the others, such as https://10.0.0.5:8443",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x' }\ncluster: { name: a, advertise: 'https://a:1', secret: short }",
+            "config.yaml:2: cluster.secret: expected at least 16 characters",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x' }\ncluster: { name: a, advertise: 'https://a:1', secret: 0123456789abcdef, lease: 2m }",
+            "config.yaml:2: cluster.lease: expected a span from 1s to 60s, found '2m'",
         ),
         ("storage: { path: data/ }", "config.yaml:1: storage.path: expected the path of a file, found a folder"),
         ("storage: { path: . }", "config.yaml:1: storage.path: expected the path of a file, found a folder"),

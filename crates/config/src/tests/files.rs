@@ -89,7 +89,7 @@ fn a_file_of_agentpass_loads_as_it_is() {
     assert!(matches!(&service.auth, ServiceAuthConfig::Bearer { token } if token.expose_secret() == "ha-secret"));
     assert_eq!(service.errors, [(404, "Entity not found: {body}, not $HOME and ${not a name}".to_owned())]);
     let folder = scene.path().join("./data");
-    assert_eq!(config.storage, StoragePaths { log: folder.join("agentpass.db"), folder });
+    assert_eq!(config.storage, StoragePaths { log: folder.join("agentpass.db"), folder, database: None });
     assert_eq!(
         config.limits,
         RateLimits {
@@ -248,7 +248,7 @@ fn flags_go_before_the_file() {
     assert_eq!((config.gateway.host.as_str(), config.gateway.port, config.gateway.insecure), ("::1", 2, true));
     assert_eq!(config.permissions, rules);
     assert_eq!(config.log, LogConfig { level: None, form: LogLineFormat::Json });
-    assert_eq!(config.storage, StoragePaths { folder: "/d".into(), log: "/d/b.db".into() });
+    assert_eq!(config.storage, StoragePaths { folder: "/d".into(), log: "/d/b.db".into(), database: None });
     assert_eq!(config.webui, Some("/w".into()));
 }
 
@@ -256,7 +256,7 @@ fn flags_go_before_the_file() {
 fn the_data_directory_is_found() {
     let data = |text: &str| {
         let scene = ConfigFixture::new(text);
-        let StoragePaths { folder, log } = loaded(&scene).storage;
+        let StoragePaths { folder, log, .. } = loaded(&scene).storage;
         let below = |path: std::path::PathBuf| {
             path.strip_prefix(scene.path()).map_or_else(|_| path.clone(), std::path::Path::to_owned)
         };

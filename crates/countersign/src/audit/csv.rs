@@ -6,22 +6,22 @@
 use std::{
     borrow::Cow,
     io::{BufWriter, Write as _},
-    path::Path,
     process::ExitCode,
 };
 
 use countersign_core::id::Lsn;
 use countersign_view::{record::event_name, time::format_iso};
 
-use super::{RecordFilter, RecordFormatter, RecordOutcome, block_on, for_each_entry, open_record};
+use super::{RecordFilter, RecordFormatter, RecordOutcome, block_on, for_each_entry, open_located};
+use crate::record_location::RecordLocation;
 
 const HEAD: &str = "lsn,at,session,kind,event,call,gate,tool,subject,outcome,by,why,text,content_digest,chain";
 
 /// Runs `audit export --format csv`.
-pub(crate) fn export_csv(path: &Path, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
+pub(crate) fn export_csv(record: &RecordLocation, filter: &RecordFilter) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     block_on(async {
-        let log = open_record(path)?;
+        let log = open_located(record)?;
         let mut narrator = RecordFormatter::default();
         write!(output, "{HEAD}\r\n")?;
         for_each_entry(&log, Lsn(0), async |stored, content| {

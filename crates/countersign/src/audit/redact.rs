@@ -1,19 +1,20 @@
 //! Permanent removal of contents from a record. The decisions stay, and so does the chain.
 
-use std::{collections::BTreeSet, fmt, io::Write as _, path::Path, process::ExitCode};
+use std::{collections::BTreeSet, fmt, io::Write as _, process::ExitCode};
 
 use anyhow::bail;
 use countersign_core::{
     engine::Engine,
     id::{CallId, GateId, Lsn},
 };
-use countersign_store::{AnyLog, Log as _, LogOpenError, LogOptions, LogWriteError, Partition, SqliteLog};
+use countersign_store::{AnyLog, DatabaseError, Log as _, LogOpenError, LogWriteError, Partition};
 use countersign_view::{decisions::check_id_length, record::has_id};
 use serde_json::json;
 
-use super::{OutputFormat, RecordFormatter, block_on, for_each_entry, open_record};
+use super::{OutputFormat, RecordFormatter, block_on, for_each_entry, open_located};
 use crate::{
     inspect::inspect_log,
+    record_location::RecordLocation,
     style::{ColourMode, TextStyle},
 };
 
@@ -90,26 +91,28 @@ impl fmt::Display for RedactTarget<'_> {
 
 /// Runs `audit redact`.
 pub(crate) fn redact_contents(
-    path: &Path,
+    record: &RecordLocation,
     what: &str,
     reach: RedactScope,
     form: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
     let what = RedactTarget::parse_target(what)?;
     // Says in words of its own why there is nothing to read, and makes nothing.
-    drop(open_record(path)?);
+    drop(open_located(record)?);
     let (found, removed, report) = block_on(async {
         // The lock of the record is taken first: what is looked at below cannot change any more.
-        let log = AnyLog::from(SqliteLog::open(path, LogOptions::default()).map_err(|error| match error {
+        let log = record.open_to_write().map_err(|error| match error {
             LogOpenError::Owned { pid, .. } => {
                 let who = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
                 anyhow::anyhow!(
-                    "a gateway or session{who} is writing {}: stop it first, because it reads these contents",
-                    path.display()
+                    "a gateway or session{who} is writing {record}: stop it first, because it reads these contents"
                 )
             }
-            error => error.into(),
-        })?);
+            LogOpenError::Database(DatabaseError::Owned { .. }) => {
+                anyhow::anyhow!("{error}: stop it first, because it reads these contents")
+            }
+            error => anyhow::Error::from(error),
+        })?;
         let found = find_contents(&log, &what).await?;
         let lsns: Vec<Lsn> = found.iter().map(|found| found.lsn).collect();
         let engine = inspect_log(&log).await?;

@@ -26,6 +26,7 @@ use crate::{
     audit::{OutputFormat, parse_head},
     data_dir::DataDir,
     privileges,
+    storage::copy_to_database,
     style::{ColourMode, TextStyle},
 };
 
@@ -74,6 +75,11 @@ pub(crate) fn restore_backup(
         manifest.records,
         report.records
     );
+    if let Some(settings) = &place.database {
+        // A backup holds the record as a file, wherever it was.
+        copy_to_database(&log, settings).context("cannot copy the record to the database")?;
+        fs::remove_file(&log).with_context(|| cannot("remove", &log))?;
+    }
     // The gateway is the owner of the folder; of one that did not exist, the owner of the one around it.
     let around = target.ancestors().find(|folder| folder.exists()).unwrap_or(&target);
     if let Some(owner) = privileges::folder_owner(around) {

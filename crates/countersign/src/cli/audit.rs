@@ -1,10 +1,6 @@
 //! `audit`.
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_core::{engine::Event, id::SessionId, time::Millis};
@@ -14,6 +10,7 @@ use super::target::{PLACE, TargetArgs};
 use crate::{
     audit::{self, MissingRecord, OutcomeArg, OutputFormat, RecordFilter, RedactScope},
     exit::print_notice,
+    record_location::RecordLocation,
 };
 
 /// Which record is read.
@@ -35,8 +32,8 @@ impl LogArgs {
         if self.log.is_some() { Ok(None) } else { Ok(Some(at.data_dir()?.folder)) }
     }
 
-    pub(super) fn log_path(self, at: &TargetArgs) -> anyhow::Result<PathBuf> {
-        self.log.map_or_else(|| Ok(at.data_dir()?.log), Ok)
+    pub(super) fn record(self, at: &TargetArgs) -> anyhow::Result<RecordLocation> {
+        self.log.map_or_else(|| Ok(at.data_dir()?.record()), |path| Ok(RecordLocation::File(path)))
     }
 }
 
@@ -138,7 +135,7 @@ pub(super) enum AuditCommand {
 
 pub(super) fn run(what: AuditCommand, of: LogArgs, at: &TargetArgs) -> anyhow::Result<ExitCode> {
     let is_named = !of.is_empty();
-    let (log, form) = (of.log_path(at)?, at.output_format());
+    let (log, form) = (of.record(at)?, at.output_format());
     // A head that was printed earlier has to be in the record, and contents to remove too.
     let may_be_empty = !matches!(what, AuditCommand::Verify { head: Some(_) } | AuditCommand::Redact { .. });
     let is_verified = matches!(what, AuditCommand::Verify { .. });
@@ -156,7 +153,7 @@ pub(super) fn run(what: AuditCommand, of: LogArgs, at: &TargetArgs) -> anyhow::R
     }
 }
 
-fn run_on_record(what: AuditCommand, log: &Path, form: OutputFormat) -> anyhow::Result<ExitCode> {
+fn run_on_record(what: AuditCommand, log: &RecordLocation, form: OutputFormat) -> anyhow::Result<ExitCode> {
     match what {
         AuditCommand::Tail { lines, which } => audit::print_tail(log, lines, &which.into(), form),
         AuditCommand::Verify { head } => audit::verify_record(log, head, form),

@@ -78,18 +78,16 @@ fn run_on_record(what: &SessionsCommand, of: LogArgs, at: &TargetArgs) -> anyhow
         }
         SessionsCommand::List => {
             let gateway = of.gateway_folder(at)?;
-            sessions::print_sessions(&of.log_path(at)?, gateway.as_deref(), form)
+            sessions::print_sessions(&of.record(at)?, gateway.as_deref(), form)
         }
         SessionsCommand::Show { id } => {
             let gateway = of.gateway_folder(at)?;
-            sessions::print_session(&of.log_path(at)?, gateway.as_deref(), id, form)
+            sessions::print_session(&of.record(at)?, gateway.as_deref(), id, form)
         }
         SessionsCommand::Export { id, format: SessionExportFormat::Jsonl } => {
-            sessions::export_session(&of.log_path(at)?, id)
+            sessions::export_session(&of.record(at)?, id)
         }
-        SessionsCommand::Export { id, format: SessionExportFormat::Html } => {
-            sessions::export_html(&of.log_path(at)?, id)
-        }
+        SessionsCommand::Export { id, format: SessionExportFormat::Html } => sessions::export_html(&of.record(at)?, id),
     }
 }
 

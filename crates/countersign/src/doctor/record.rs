@@ -2,20 +2,26 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
+use countersign_config::DatabaseSettings;
 use countersign_core::{id::Lsn, time::Millis};
 use countersign_gateway::control;
-use countersign_store::{Log as _, LogHead, LogOpenError, Partition};
+use countersign_store::{DatabaseError, Log as _, LogHead, LogOpenError, Partition};
 use countersign_view::{shell_quote, time::format_iso};
 use nix::{
     sys::statvfs::statvfs,
     unistd::{AccessFlags, access},
 };
 
-use super::{DoctorCheck, display_folder};
+use super::{
+    DoctorCheck,
+    database::{check_database, database_advice},
+    display_folder,
+};
 use crate::{
-    audit::{block_on, open_record},
+    audit::{block_on, open_located, open_record},
     data_dir::DataDir,
     error_text::chain_text,
+    record_location::RecordLocation,
 };
 
 /// Less free space than this is soon too little.
@@ -30,15 +36,16 @@ const PAST: Millis = Millis(1_735_689_600_000);
 /// Checks the record. `meant` are the flags of this place, for the commands in its advice.
 pub(super) fn record_checks(place: &DataDir, meant: &str, now: Millis) -> Vec<DoctorCheck> {
     let mut checks = vec![check_folder(&place.folder), check_disk(&place.folder)];
+    if let Some(settings) = &place.database {
+        let last = database_checks(settings, &mut checks);
+        checks.push(check_clock(last, now));
+        return checks;
+    }
     let is_parted = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(LogOpenError::Parted { .. }));
     let last = if place.log.exists() {
-        match newest_entry(&place.log) {
+        match newest_entry(&place.record()) {
             Ok((head, at)) => {
-                let read = if head.lsn.0 <= WALKED {
-                    "chain verified"
-                } else {
-                    "only the newest was read; `countersign audit verify` checks all"
-                };
+                let read = verified_part(head);
                 let (count, path) = (head.lsn, place.log.display());
                 checks.push(DoctorCheck::ok(
                     "record",
@@ -78,15 +85,54 @@ fn is_newer(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(LogOpenError::NewerSchema { .. } | LogOpenError::NewerEvents { .. }))
 }
 
+/// Adds the checks of a record in a database, and returns when its last entry was made.
+fn database_checks(settings: &DatabaseSettings, checks: &mut Vec<DoctorCheck>) -> Option<Millis> {
+    if let Some(problem) = check_database(settings) {
+        checks.push(problem);
+        return None;
+    }
+    let record = RecordLocation::Database(settings.clone());
+    match newest_entry(&record) {
+        Ok((head, at)) => {
+            let (count, read) = (head.lsn, verified_part(head));
+            checks.push(DoctorCheck::ok(
+                "record",
+                format!("{count} entries in {record}, {read}; head {count}:{}", head.chain),
+            ));
+            at
+        }
+        Err(error) => {
+            checks.push(match error.downcast_ref::<DatabaseError>() {
+                Some(DatabaseError::NoLog { .. }) => DoctorCheck::note("record", "none yet: the database has no record"),
+                Some(known) => DoctorCheck::fix("record", known.to_string(), database_advice(known)),
+                None => {
+                    let advice = "restore a backup with `countersign restore`; `countersign audit verify` shows where it is damaged";
+                    DoctorCheck::fix("record", chain_text(&error), advice)
+                }
+            });
+            None
+        }
+    }
+}
+
+/// Says how much of a record was verified.
+fn verified_part(head: LogHead) -> &'static str {
+    if head.lsn.0 <= WALKED {
+        "chain verified"
+    } else {
+        "only the newest was read; `countersign audit verify` checks all"
+    }
+}
+
 /// Returns the head, and when the last record was made. All of a record that is not long has to fit.
-fn newest_entry(path: &Path) -> anyhow::Result<(LogHead, Option<Millis>)> {
+fn newest_entry(record: &RecordLocation) -> anyhow::Result<(LogHead, Option<Millis>)> {
     block_on(async {
-        let log = open_record(path)?;
+        let log = open_located(record)?;
         let head = log.head(Partition::ZERO).await?;
         if head.lsn.0 <= WALKED
             && let Some(flaw) = log.verify_chain(Partition::ZERO, None).await?.flaw
         {
-            anyhow::bail!("{}: {flaw}", path.display());
+            anyhow::bail!("{record}: {flaw}");
         }
         let last = log.read_records(Partition::ZERO, Lsn(head.lsn.0.saturating_sub(1)), 1).await?;
         Ok((head, last.first().map(|stored| stored.at)))

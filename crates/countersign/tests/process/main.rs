@@ -10,6 +10,7 @@ mod backups;
 mod beginner_mistakes;
 mod book;
 mod clocks_and_timeouts;
+mod cluster;
 mod codex_proxy;
 mod completions;
 mod config_and_doctor;
@@ -30,6 +31,9 @@ mod mcp_questions;
 mod mcp_servers;
 mod operations;
 mod packaged_unit;
+#[path = "../../../store/tests/postgres/server.rs"]
+mod postgres_server;
+mod postgres_storage;
 mod proxied_agent;
 mod recorded_sessions;
 mod resource_exhaustion;

@@ -1,12 +1,6 @@
 //! Control socket: one line a request, one line an answer, and for `watch` a line after each change.
 
-use std::{
-    fs::File,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use countersign_adapter_acp::AcpAdapter;
 use countersign_adapter_gjc as gjc;
@@ -20,9 +14,10 @@ use countersign_core::{
 };
 use countersign_foreign_calls::Delivery;
 use countersign_http::listen::{
-    self,
+    self, PortStream,
     log_throttle::LogThrottle,
     peer::{self, LocalPeer},
+    tunnel::TunnelClient,
 };
 use countersign_http::open_connections::OpenConnections;
 use countersign_runtime::OwnerHandle;
@@ -30,16 +25,19 @@ use countersign_view::principals;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy_bidirectional},
     net::{
-        UnixListener, UnixStream,
+        UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
     sync::Semaphore,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{ControlReply, Request, answer_request, data_dir_lock::DataDirLock, proxied_call::ProxiedConnection};
+use super::{
+    ControlReply, Request, answer_request, bound_socket::BoundSocket, data_dir_lock::DataDirLock,
+    proxied_call::ProxiedConnection,
+};
 use crate::{mcp_approvals, mcp_changes::apply_changes, mcp_tool_changes::revoke_changed_tools, mcp_tools::McpTools};
 
 /// Longest request, in bytes.
@@ -54,17 +52,11 @@ const RECOVERY: Duration = Duration::from_millis(50);
 const MOST: usize = 1024;
 /// Time in which the first request must arrive.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Time in which a refused command must send its request.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Most refused requests that are read at a time.
-const REFUSALS: usize = 64;
 
 /// Control socket that is served until it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
-    path: PathBuf,
-    /// Lock file, held for as long as the socket is ours.
-    _owned: File,
+    _bound: BoundSocket,
     serving: tokio::task::JoinHandle<()>,
 }
 
@@ -75,22 +67,11 @@ impl ControlSocket {
     /// # Errors
     /// An error of the system.
     pub fn open(owned: DataDirLock, parts: SocketParts, others: Vec<u32>) -> std::io::Result<Self> {
-        let (path, owned) = owned.into_parts();
-        match std::fs::remove_file(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        let listener = UnixListener::bind(&path)?;
-        // Each peer is checked by its user; the mode only keeps the others from connecting at all.
-        let mode = if others.is_empty() { 0o600 } else { 0o666 };
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
-        // Its owner is our user; the system may report another one for our own process.
-        let own = std::fs::metadata(&path)?.uid();
+        let (bound, listener) = BoundSocket::bind(owned, others)?;
+        let check = bound.peer_check();
         let serving = tokio::spawn(async move {
             let mut failing = LogThrottle::default();
             let places = Arc::new(Semaphore::new(connection_limit()));
-            let refusals = Arc::new(Semaphore::new(REFUSALS));
             loop {
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
                 let stream = match listener.accept().await {
@@ -103,47 +84,49 @@ impl ControlSocket {
                         continue;
                     }
                 };
-                // The folder may be open to more users than the socket's own mode allows.
-                let Ok(peer) = stream.peer_cred() else { continue };
-                if !may_enter(peer.uid(), own, &others) {
-                    // It keeps no place of others, and of many such connections most get no answer.
-                    if let Ok(refusal) = Arc::clone(&refusals).try_acquire_owned() {
-                        tokio::spawn(async move {
-                            let _refusal = refusal;
-                            let text = unlisted_text(peer.uid());
-                            drop(tokio::time::timeout(PATIENCE, refuse_request(stream, &text)).await);
-                        });
-                    }
-                    continue;
-                }
+                let Some((stream, user, may_attach)) = check.admit(stream) else { continue };
                 let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
                 let caller = SocketCaller {
-                    user: peer.uid(),
-                    by: principals::of_machine(peer.uid()),
-                    may_attach: may_enter(peer.uid(), own, &[]),
-                    pid: local.pid(),
+                    user,
+                    by: principals::of_machine(user),
+                    may_attach,
+                    process: Process::Local(local.pid()),
                 };
-                let parts = parts.clone();
-                let refusals = Arc::clone(&refusals);
+                let (parts, check) = (parts.clone(), check.clone());
                 tokio::spawn(async move {
                     let _place = place;
                     // Neither may it see the gates of others.
                     if !local.may_decide().await {
-                        return drop(tokio::time::timeout(PATIENCE, refuse_connection(stream, &refusals)).await);
+                        return check.refuse(stream, listen::peer::REFUSED_HERE).await;
                     }
                     // A client that disconnects in the middle needs no answer.
                     let _ = Box::pin(serve_connection(stream, &parts, &caller)).await;
                 });
             }
         });
-        Ok(Self { path, _owned: owned, serving })
+        Ok(Self { _bound: bound, serving })
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.serving.abort();
-        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Serves a client of the control socket of another node, until one of both ends the connection.
+pub(crate) async fn serve_relayed(mut stream: Box<dyn PortStream>, client: TunnelClient, parts: SocketParts) {
+    let TunnelClient::Socket { user, is_own_user, is_guarded } = client else { return };
+    let Ok((ours, mut theirs)) = UnixStream::pair() else { return };
+    let by = principals::of_machine(user);
+    let caller = SocketCaller { user, by, may_attach: is_own_user, process: Process::Relayed { is_guarded } };
+    tokio::select! {
+        // An error is the end of one of them.
+        _ = copy_bidirectional(&mut stream, &mut theirs) => {}
+        _ = Box::pin(serve_connection(ours, &parts, &caller)) => {
+            // What it said last is on its way still.
+            let _ = copy_bidirectional(&mut stream, &mut theirs).await;
+        }
     }
 }
 
@@ -152,11 +135,6 @@ fn connection_limit() -> usize {
     const SHARE: u64 = 4;
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
     usize::try_from(descriptors / SHARE).unwrap_or(MOST).clamp(1, MOST)
-}
-
-/// Reports whether a user of this machine may list and answer gates.
-fn may_enter(user: u32, own: u32, others: &[u32]) -> bool {
-    user == own || user == 0 || others.contains(&user)
 }
 
 /// Parts of a realm that the socket serves.
@@ -184,15 +162,38 @@ struct SocketCaller {
     by: PrincipalId,
     /// True if it is the gateway's own user, or root: sessions have that user's rights.
     may_attach: bool,
-    /// Its process, if the system names it.
-    pid: Option<i32>,
+    process: Process,
+}
+
+/// Process of a peer.
+enum Process {
+    /// One of this machine, if the system names it.
+    Local(Option<i32>),
+    /// One of the machine of another node, which found out whether it is an agent that asks this gateway before its calls.
+    Relayed { is_guarded: bool },
+}
+
+impl Process {
+    async fn is_guarded(&self) -> bool {
+        match self {
+            Self::Local(pid) => peer::is_guarded(*pid).await,
+            Self::Relayed { is_guarded } => *is_guarded,
+        }
+    }
+
+    const fn pid(&self) -> Option<i32> {
+        match self {
+            Self::Local(pid) => *pid,
+            Self::Relayed { .. } => None,
+        }
+    }
 }
 
 async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &SocketCaller) -> std::io::Result<()> {
     let SocketParts { attach_server, mcp, acp, hooks, mcp_tools, levels, open_connections } = parts;
     let (reading, mut writing) = stream.into_split();
     let mut reading = BufReader::new(reading);
-    let SocketCaller { user, by, may_attach, pid } = caller;
+    let SocketCaller { user, by, may_attach, process } = caller;
     let longest = if *may_attach { LONGEST_HANDOVER } else { LONGEST };
     let mut had_request = false;
     loop {
@@ -207,7 +208,7 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
         had_request = true;
         let request = serde_json::from_str(&line);
         // Agents ask about their own calls. They neither decide, nor see what others ask.
-        if request.as_ref().is_ok_and(|request| !is_for_agents(request)) && peer::is_guarded(*pid).await {
+        if request.as_ref().is_ok_and(|request| !is_for_agents(request)) && process.is_guarded().await {
             write_reply(&mut writing, &ControlReply::Error(peer::REFUSED_GUARDED.to_owned())).await?;
             continue;
         }
@@ -245,13 +246,13 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
             }
             Ok(Request::Hook(hook)) => {
                 let _open = open_connections.hooks.increment_guard();
-                peer::remember_hook(*pid).await;
+                peer::remember_hook(process.pid()).await;
                 return answer_hook(hooks, &hook, reading, &mut writing).await;
             }
             Ok(Request::ProxiedCall(call)) => {
                 let _open = open_connections.hooks.increment_guard();
-                let may_answer = !peer::is_guarded(*pid).await;
-                peer::remember_proxy(*pid).await;
+                let may_answer = !process.is_guarded().await;
+                peer::remember_proxy(process.pid()).await;
                 let proxied = ProxiedConnection { hooks, handle: &attach_server.handle, by, may_answer };
                 return proxied.answer_call(&call, reading, &mut writing).await;
             }
@@ -343,31 +344,6 @@ async fn answer_hook(
     written
 }
 
-/// Returns the answer to a user of this machine who is not listed.
-fn unlisted_text(user: u32) -> String {
-    format!(
-        "the user {user} of this machine may not use this gateway: add {user} to `local` of a person under `people` in its configuration"
-    )
-}
-
-/// Refuses the first request of a connection.
-async fn refuse_request(stream: UnixStream, text: &str) -> std::io::Result<()> {
-    let (reading, mut writing) = stream.into_split();
-    // It is read, or the end of the connection would overtake the answer.
-    BufReader::new(reading).take(LONGEST).read_line(&mut String::new()).await?;
-    write_reply(&mut writing, &ControlReply::Error(text.to_owned())).await
-}
-
-/// Refuses every request of an agent's command.
-async fn refuse_connection(stream: UnixStream, refusals: &Semaphore) -> std::io::Result<()> {
-    let (reading, mut writing) = stream.into_split();
-    // Its request is read, or the end of the connection would overtake the answer. A peer with many such connections is answered unread.
-    if let Ok(_refusal) = refusals.try_acquire() {
-        BufReader::new(reading).take(LONGEST).read_line(&mut String::new()).await?;
-    }
-    write_reply(&mut writing, &ControlReply::Error(listen::peer::REFUSED_HERE.to_owned())).await
-}
-
 pub(super) async fn write_reply(writing: &mut OwnedWriteHalf, answered: &ControlReply) -> std::io::Result<()> {
     let mut line = serde_json::to_string(answered).map_err(std::io::Error::other)?;
     line.push('\n');
@@ -384,39 +360,6 @@ async fn watch_gates(writing: &mut OwnedWriteHalf, handle: &OwnerHandle, by: &Pr
         // Changes of the same moment are in one answer.
         if changes.next_batch(usize::MAX).await.is_none() {
             return Ok(());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::{
-        io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-        net::UnixStream,
-    };
-
-    use super::{may_enter, refuse_request, unlisted_text};
-
-    #[tokio::test]
-    async fn a_user_who_is_not_listed_learns_where_to_be_listed() {
-        let (client, gateway) = UnixStream::pair().unwrap();
-        let refusing = tokio::spawn(async move { refuse_request(gateway, &unlisted_text(1001)).await });
-        let (reading, mut writing) = client.into_split();
-        writing.write_all(b"{\"ask\":\"gates\"}\n").await.unwrap();
-        let mut line = String::new();
-        BufReader::new(reading).read_line(&mut line).await.unwrap();
-        refusing.await.unwrap().unwrap();
-        for part in ["\"error\"", "1001", "`local`", "`people`"] {
-            assert!(line.contains(part), "{line}");
-        }
-    }
-
-    #[test]
-    fn only_the_gateways_user_root_and_people_with_an_account_here_come_in() {
-        for (user, others, want) in
-            [(1000, &[][..], true), (0, &[], true), (1001, &[], false), (1001, &[1001], true), (1002, &[1001], false)]
-        {
-            assert_eq!(may_enter(user, 1000, others), want, "{user} beside {others:?}");
         }
     }
 }

@@ -79,6 +79,11 @@ impl PreparedRealm {
         &self.config
     }
 
+    /// Returns the users of this machine who may open the control socket.
+    pub(crate) fn users(&self) -> &[u32] {
+        &self.users
+    }
+
     /// Returns the certificate that a port serves this realm with, if one is configured.
     pub fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
         self.tls.clone()

@@ -3,7 +3,6 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, http::Request};
-use countersign_runtime::metrics::Gauge;
 use hyper::{body::Incoming, server::conn::http1, service::Service as _};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -22,6 +21,7 @@ use super::{
     connection_quota::{ConnectionQuota, QuotaLimit},
     log_throttle::LogThrottle,
     peer::TcpPeer,
+    port_service::{ConnectionTarget, PortService, PortStream, RelayedConnection},
     write_timeout::{WriteDeadline, WriteTimeout},
 };
 
@@ -30,7 +30,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time limit of a request's head, and of the silence of a connection between two.
 const HEAD: Duration = Duration::from_secs(10);
 /// Time for which a client may take nothing of its response.
-const DEAF: Duration = Duration::from_secs(20);
+pub(super) const DEAF: Duration = Duration::from_secs(20);
 /// Largest head, in bytes.
 const LARGEST_HEAD: usize = 32 << 10;
 /// Most connections at once that get the answer that there is no room.
@@ -58,19 +58,17 @@ impl ConnectionInfo {
     }
 }
 
-/// Serves `router` on all connections, until `end`, and then until all have left. A request carries its
-/// [`ConnectionInfo`] among its extensions. `open` counts connections.
+/// Gives all connections to the service that the port has when they come, until `end`, and then until all have left. A request
+/// carries its [`ConnectionInfo`] among its extensions.
 pub(super) async fn accept_connections(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
     quota: ConnectionQuota,
-    router: Router,
-    open: Arc<Gauge>,
+    services: watch::Receiver<PortService>,
     end: impl Future<Output = ()> + Send,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
     let crowd = ConnectionLimiter::new(quota.clone());
-    let (closing, closes) = watch::channel(false);
     let refusals = Arc::new(Semaphore::new(REFUSALS));
     let (mut full, mut failing) = (LogThrottle::default(), AcceptFailures::default());
     let mut end = std::pin::pin!(end);
@@ -112,18 +110,16 @@ pub(super) async fn accept_connections(
             }
             continue;
         };
-        let (router, acceptor, closes) = (router.clone(), acceptor.clone(), closes.clone());
-        let open = open.increment_guard();
+        let (services, acceptor) = (services.clone(), acceptor.clone());
         tokio::spawn(async move {
-            let _open = open;
             let patience = WriteDeadline::new(DEAF);
             let guest = ConnectionInfo { from, place: Arc::clone(&place), peer, patience };
             let served = async {
                 match acceptor {
-                    None => serve_connection(stream, router, guest, closes).await,
+                    None => dispatch_connection(stream, guest, services).await,
                     Some(acceptor) => {
                         if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                            serve_connection(stream, router, guest, closes).await;
+                            dispatch_connection(stream, guest, services).await;
                         }
                     }
                 }
@@ -135,8 +131,38 @@ pub(super) async fn accept_connections(
         });
     }
     drop(listener);
-    closing.send_replace(true);
+    services.borrow().end();
     crowd.wait_until_empty().await;
+}
+
+/// Serves a connection, or lets another node serve it. One that was not relayed yet when the port changed gets the new service.
+async fn dispatch_connection<S>(stream: S, guest: ConnectionInfo, mut services: watch::Receiver<PortService>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut service = services.borrow_and_update().clone();
+    if let ConnectionTarget::Router(router, open) = service.target() {
+        let _open = (open.increment_guard(), service.track());
+        return serve_connection(stream, router.clone(), guest, service.closes()).await;
+    }
+    let mut stream: Box<dyn PortStream> = Box::new(stream);
+    loop {
+        match service.target() {
+            ConnectionTarget::Router(router, open) => {
+                let _open = (open.increment_guard(), service.track());
+                return serve_connection(stream, router.clone(), guest, service.closes()).await;
+            }
+            ConnectionTarget::Relay(relay) => {
+                let connection = RelayedConnection { stream, from: guest.from, peer: guest.peer.clone() };
+                let Some(returned) = relay.relay(connection, service.clone()).await else { return };
+                stream = returned;
+                if services.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+        service = services.borrow_and_update().clone();
+    }
 }
 
 /// Connections that the system would not give, one after another.
@@ -181,8 +207,12 @@ async fn send_refusal(
 }
 
 /// Serves one connection to its end or until it becomes a WebSocket, and after `closes` no further request.
-async fn serve_connection<S>(stream: S, router: Router, guest: ConnectionInfo, mut closes: watch::Receiver<bool>)
-where
+pub(super) async fn serve_connection<S>(
+    stream: S,
+    router: Router,
+    guest: ConnectionInfo,
+    mut closes: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stream = WriteTimeout::new(stream, guest.patience.clone());

@@ -43,6 +43,8 @@ pub const REFUSED: &str = "This comes from a command of an agent, which may not 
 #[derive(Clone, Debug, Default)]
 pub struct TcpPeer {
     ends: Option<(SocketAddr, SocketAddr)>,
+    /// Findings of the node of the cluster that the client connected to: whether it may decide, and whether it is guarded.
+    relayed: Option<(bool, bool)>,
     /// A refusal is not kept: its cause may be over soon, such as a lack of descriptors.
     may_decide: Arc<OnceCell<()>>,
 }
@@ -50,11 +52,19 @@ pub struct TcpPeer {
 impl TcpPeer {
     /// Makes the peer of a connection from `theirs` to `ours`.
     pub fn new(theirs: SocketAddr, ours: SocketAddr) -> Self {
-        Self { ends: Some((theirs, ours)), may_decide: Arc::default() }
+        Self { ends: Some((theirs, ours)), relayed: None, may_decide: Arc::default() }
+    }
+
+    /// Makes the peer of a connection that another node relays, with what that node found out.
+    pub fn relayed(may_decide: bool, is_guarded: bool) -> Self {
+        Self { ends: None, relayed: Some((may_decide, is_guarded)), may_decide: Arc::default() }
     }
 
     /// Reports whether it is none of the commands that agents run.
     pub async fn may_decide(&self) -> bool {
+        if let Some((may_decide, _)) = self.relayed {
+            return may_decide;
+        }
         let Some((theirs, ours)) = self.ends else { return false };
         let look = || async move {
             if run_lookup(move || is_trusted_peer(theirs, ours, SearchScope::Known)).await == Some(true) {
@@ -77,6 +87,9 @@ impl TcpPeer {
 impl TcpPeer {
     /// Reports whether it is an agent of others that asks this gateway before its calls, or a command of one.
     pub async fn is_guarded(&self) -> bool {
+        if let Some((_, is_guarded)) = self.relayed {
+            return is_guarded;
+        }
         let Some((theirs, ours)) = self.ends else { return false };
         let look = move || {
             let Ok(Some(socket)) = find_socket(theirs, ours) else { return false };

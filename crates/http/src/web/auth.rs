@@ -131,6 +131,13 @@ impl WebAuth {
         Self { public: public.map(str::to_lowercase), ..self }
     }
 
+    /// Returns the same for a node of a cluster: a login at one node is valid at all that have this secret.
+    pub fn in_cluster(self, secret: &SecretString) -> Self {
+        let root = hmac::Key::new(hmac::HMAC_SHA256, secret.expose_secret().as_bytes());
+        let key = hmac::sign(&root, b"countersign cookies of a cluster, 1");
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()), ..self }
+    }
+
     /// Reports whether a login is needed.
     pub fn is_guarded(&self) -> bool {
         self.web.is_guarded()

@@ -4,6 +4,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use super::leases::LeaseClaim;
 use crate::view::LogView;
 
 /// Options of a log in a PostgreSQL database.
@@ -25,6 +26,9 @@ pub struct PostgresOptions {
     pub statement_timeout: Duration,
     /// Views that are folded from the records as they are written. Their names differ.
     pub views: Vec<Arc<dyn LogView>>,
+    /// The lease that allows the caller to write, in a cluster. Another process that has the log open loses it then. Without
+    /// one, a log that another process has open for writing is refused.
+    pub lease: Option<LeaseClaim>,
 }
 
 impl PostgresOptions {
@@ -38,6 +42,7 @@ impl PostgresOptions {
             connect_timeout: Duration::from_secs(10),
             statement_timeout: Duration::from_secs(30),
             views: Vec::new(),
+            lease: None,
         }
     }
 }

@@ -76,6 +76,15 @@ pub(super) async fn prepare_log(client: &Client, server: &str, event_format: u32
     client.batch_execute(&script).await.map_err(|error| DatabaseError::of_statement(server, &error))
 }
 
+/// Reports whether the database has the tables of a log, of any version.
+pub(super) async fn has_log(client: &Client, server: &str) -> Result<bool, DatabaseError> {
+    let row = client
+        .query_one("SELECT to_regclass('countersign.meta') IS NOT NULL", &[])
+        .await
+        .map_err(|error| DatabaseError::of_statement(server, &error))?;
+    Ok(row.get(0))
+}
+
 async fn identify_database(client: &Client, server: &str, event_format: u32) -> Result<Identity, DatabaseError> {
     let failed = |error: tokio_postgres::Error| DatabaseError::of_statement(server, &error);
     let row = client

@@ -18,6 +18,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::{
     connect::{Connected, Connector},
+    leases::LeaseClaim,
     schema,
     statements::PreparedStatements,
 };
@@ -31,6 +32,10 @@ pub(super) const PARTITION: i32 = 0;
 
 /// First key of the session lock; the second is the partition. "CSGN".
 const LOCK: i32 = 0x4353_474e;
+
+/// One row if the process in the second parameter holds the lease of the realm in the first.
+const HOLDS_LEASE: &str =
+    "SELECT term FROM countersign.leases WHERE realm = $1 AND process = $2 AND until > clock_timestamp()";
 
 /// Time that a process which just ended gets until the server notices.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
@@ -67,8 +72,12 @@ impl WriterSession {
     pub(super) async fn open(
         connector: &Connector,
         event_format: u32,
+        lease: Option<&LeaseClaim>,
     ) -> Result<(Self, PartitionState), DatabaseError> {
         let connected = connector.connect().await?;
+        if let Some(lease) = lease {
+            end_former_owner(&connected.client, &connector.server, lease).await?;
+        }
         lock_partition(&connected.client, &connector.server).await?;
         schema::prepare_log(&connected.client, &connector.server, event_format).await?;
         let number = take_number(&connected.client, &connector.server, None).await?;
@@ -187,6 +196,25 @@ async fn lock_partition(client: &Client, server: &str) -> Result<(), DatabaseErr
         }
         sleep(LOCK_PAUSE).await;
     }
+}
+
+/// Ends the connection that holds the lock, if `lease` is in force: its owner has lost the realm.
+async fn end_former_owner(client: &Client, server: &str, lease: &LeaseClaim) -> Result<(), DatabaseError> {
+    let failed = |error: tokio_postgres::Error| DatabaseError::of_statement(server, &error);
+    let held = client.query(HOLDS_LEASE, &[&lease.realm, &lease.process]).await.map_err(failed)?;
+    if held.is_empty() {
+        return Err(DatabaseError::NoLease { server: server.to_owned(), realm: lease.realm.clone() });
+    }
+    client
+        .query(
+            "SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l
+             WHERE l.locktype = 'advisory' AND l.classid = $1::integer::oid AND l.objid = $2::integer::oid AND l.granted
+             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            &[&LOCK, &PARTITION],
+        )
+        .await
+        .map(drop)
+        .map_err(failed)
 }
 
 /// Names the process that holds the lock.

@@ -24,6 +24,7 @@ use super::{
     connect::Connector,
     group::{AppendGroup, AppendRequest, GroupChannel, GroupInFlight, GroupOutcome, send_group},
     import,
+    leases::LeaseClaim,
     query::sql_position,
     session::{FormerSession, PARTITION, PartitionState, WriterSession, read_state},
     statements::{Statements, silence},
@@ -38,6 +39,16 @@ use crate::{
 
 /// Groups on their way at the same time.
 const PIPELINE: usize = 2;
+
+/// Makes the caller the owner, with the next epoch.
+const TAKE_OVER: &str = "UPDATE countersign.partitions SET epoch = epoch + 1, writer = writer + 1
+    WHERE partition = $1 RETURNING epoch, writer";
+
+/// The same for a process that holds the lease of the realm.
+const TAKE_OVER_LEASED: &str = "UPDATE countersign.partitions SET epoch = epoch + 1, writer = writer + 1
+    WHERE partition = $1 AND EXISTS (
+        SELECT 1 FROM countersign.leases WHERE realm = $2 AND process = $3 AND until > clock_timestamp()
+    ) RETURNING epoch, writer";
 
 /// What the writer's thread waits for.
 enum Event {
@@ -71,7 +82,10 @@ impl LogWriter {
             full: false,
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (session, state) = runtime.block_on(WriterSession::open(&connector, shared.options.event_format))?;
+        let (session, state) = {
+            let options = &shared.options;
+            runtime.block_on(WriterSession::open(&connector, options.event_format, options.lease.as_ref()))?
+        };
         let mut views = FollowedViews::new(&shared.options.views);
         views.catch_up(Statements::new(&runtime, &session, connector.answer_timeout()), state.head);
         Ok(Self {
@@ -348,17 +362,21 @@ impl LogWriter {
     }
 
     fn take_over(&mut self) -> Result<Epoch, LogWriteError> {
+        let lease = self.shared.options.lease.clone();
         let taken = self.run_write(|statements, _| {
-            let rows = statements.query(
-                "UPDATE countersign.partitions SET epoch = epoch + 1, writer = writer + 1
-                 WHERE partition = $1 RETURNING epoch, writer",
-                &[&PARTITION],
-            )?;
-            let row =
-                rows.first().ok_or_else(|| StatementError::Refused(ServerError::new("the partition has no row")))?;
-            Ok((Epoch(row.get::<_, i64>(0).cast_unsigned()), row.get(1)))
+            let rows = match &lease {
+                None => statements.query(TAKE_OVER, &[&PARTITION])?,
+                Some(lease) => statements.query(TAKE_OVER_LEASED, &[&PARTITION, &lease.realm, &lease.process])?,
+            };
+            Ok(rows.first().map(|row| (Epoch(row.get::<_, i64>(0).cast_unsigned()), row.get(1))))
         })?;
-        let (epoch, number) = taken;
+        let Some((epoch, number)) = taken else {
+            let server = self.connector.server.clone();
+            return Err(LogWriteError::Io(ErrorCause::new(match lease {
+                Some(LeaseClaim { realm, .. }) => DatabaseError::NoLease { server, realm },
+                None => DatabaseError::Failed { server, problem: "the partition has no row".to_owned(), full: false },
+            })));
+        };
         if let Some(session) = &mut self.session {
             session.number = number;
         }

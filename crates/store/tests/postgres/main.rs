@@ -5,6 +5,7 @@
 
 mod database;
 mod fencing;
+mod leases;
 mod outages;
 mod proxy;
 mod refusals;

@@ -1,0 +1,41 @@
+//! `cluster`.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use countersign_gateway::REALM;
+
+use super::target::TargetArgs;
+use crate::cluster::{drain_node, move_realm, print_status};
+
+#[derive(Subcommand)]
+pub(super) enum ClusterCommand {
+    /// List the nodes, and which of them serves the realm
+    Status,
+    /// Tell a node to give its realms up, and wait until other nodes serve them
+    ///
+    /// The node relays to them until it ends. It takes realms again after a restart.
+    Drain {
+        /// Name of the node
+        #[arg(value_name = "NODE")]
+        node: String,
+    },
+    /// Give a realm to a node, and wait until the node serves it
+    Move {
+        /// Name of the node
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// Realm
+        #[arg(long, value_name = "REALM", default_value = REALM)]
+        realm: String,
+    },
+}
+
+pub(super) fn run(what: ClusterCommand, at: &TargetArgs) -> anyhow::Result<ExitCode> {
+    let (place, form) = (at.data_dir()?, at.output_format());
+    match what {
+        ClusterCommand::Status => print_status(&place, form),
+        ClusterCommand::Drain { node } => drain_node(&place, &node, form),
+        ClusterCommand::Move { node, realm } => move_realm(&place, &realm, &node, form),
+    }
+}

@@ -1,0 +1,317 @@
+//! Process of a node: one port, and behind it the realm or the relay to the node that has it.
+//!
+//! Every change of the owner is a restart of the realm: it is opened as after a crash, and closed as at an end.
+
+use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+
+use countersign_config::{ClusterConfig, Config, logging::LogLevels};
+use countersign_http::listen::{self, ConnectionQuota, PortService, tunnel::TunnelKey};
+use countersign_runtime::store::{ClusterTables, DatabaseError, LeaseClaim, LogOpenError, NodeIdentity};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    REALM,
+    lease_keeper::{LeaseDeadline, LeaseKeeper, NodeRole, NodeState},
+    relay::TunnelOpener,
+    relay_socket::RelaySocket,
+};
+use crate::{
+    platform::Platform,
+    port::PortAddress,
+    realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmNode, RealmOptions},
+    serve::bind_port,
+    serve_error::ServeError,
+    traces::TraceDestination,
+};
+
+/// Parts that a process brings to a node.
+#[derive(Debug)]
+pub struct NodeOptions {
+    /// Executable file of the program.
+    pub program: PathBuf,
+    /// Version of the program.
+    pub version: String,
+    /// Log levels.
+    pub levels: Arc<LogLevels>,
+}
+
+/// Pause between two attempts to join the cluster.
+const JOIN_PAUSE: Duration = Duration::from_millis(100);
+/// Time limit of leaving the cluster.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Node that runs.
+struct ClusterNode {
+    config: Config,
+    cluster: ClusterConfig,
+    notice: NoticeFn,
+    options: NodeOptions,
+    identity: NodeIdentity,
+    tables: Arc<ClusterTables>,
+    opener: TunnelOpener,
+    state: watch::Receiver<NodeState>,
+    services: watch::Sender<PortService>,
+    /// Time before which it takes no lease.
+    not_before: watch::Sender<Instant>,
+    /// Rings when it gave a lease up.
+    changed: Arc<Notify>,
+    deadline: LeaseDeadline,
+    quota: ConnectionQuota,
+    address: PortAddress,
+    /// Users of this machine who may open the control socket.
+    users: Vec<u32>,
+}
+
+/// Why a realm ended at a node.
+enum RealmEnd {
+    /// A signal ends the process.
+    Stopped,
+    /// The lease was lost, or is to be given up.
+    LeaseEnded,
+    /// The realm could not be opened, or its record cannot be worked with any more.
+    Failed,
+}
+
+/// Runs a node of a cluster until `stop`. `ready` gets its URL once it takes connections; `reload` gives a value whenever the rules are
+/// to be read again; `notice` is for users.
+///
+/// # Errors
+/// [`ServeError`]. No record is lost by any of them.
+pub async fn serve_node(
+    config: Config,
+    cluster: ClusterConfig,
+    options: NodeOptions,
+    notice: impl Fn(&str) + Send + Sync + 'static,
+    ready: impl FnOnce(&str),
+    mut reload: mpsc::Receiver<()>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let notice: NoticeFn = Arc::new(notice);
+    config.check_binding()?;
+    // All that would keep the realm from opening here is reported before the node joins.
+    let prepared = PreparedRealm::new(config.clone(), Arc::clone(&notice))?;
+    let port = bind_port(&prepared)?;
+    let users = prepared.users().to_vec();
+    drop(prepared);
+    let address = PortAddress::of_port(&port)?;
+    let Some(database) = &config.storage.database else { return Err(ServeError::NoDatabase) };
+    let failed = |problem: DatabaseError| ServeError::Log {
+        path: config.storage.log.clone(),
+        problem: LogOpenError::Database(problem),
+    };
+    let tables = Arc::new(ClusterTables::new(&database.to_options()).map_err(failed)?);
+    let identity = NodeIdentity {
+        name: cluster.name.clone(),
+        process: uuid::Uuid::new_v4().to_string(),
+        // The port that the system gave, where it was to choose one.
+        advertise: match cluster.advertise.strip_suffix(":0") {
+            Some(host) => format!("{host}:{}", address.bound.port()),
+            None => cluster.advertise.clone(),
+        },
+        program: options.version.clone(),
+        lease: cluster.lease,
+    };
+    tables.prepare().await.map_err(failed)?;
+    join_cluster(&tables, &identity).await.map_err(failed)?;
+
+    let (state_sender, state) = watch::channel(NodeState::default());
+    let (not_before, waits) = watch::channel(Instant::now());
+    let (changed, deadline) = (Arc::new(Notify::new()), LeaseDeadline::default());
+    let keeper = LeaseKeeper::new(
+        Arc::clone(&tables),
+        identity.clone(),
+        state_sender,
+        waits,
+        Arc::clone(&changed),
+        deadline.clone(),
+    );
+    let authorities = cluster.ca_file.as_ref().map(std::fs::read).transpose();
+    let authorities = authorities.map_err(|problem| ServeError::of_io("cluster.ca_file", problem))?;
+    let opener = TunnelOpener::new(TunnelKey::from_secret(&cluster.secret), authorities.as_deref(), state.clone())?;
+    let (services, service) = watch::channel(PortService::relayed(Arc::new(opener.clone())));
+    if let Some(few) = listen::few_descriptors_warning() {
+        notice(&few);
+    }
+    let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
+    let quota = ConnectionQuota::of_this_process(most);
+    let url = address.url(&config.gateway.host);
+    let (closing, mut closes) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let end = async move { drop(closes.wait_for(|closing| *closing).await) };
+    tasks.spawn(port.serve_services(service, quota.clone(), end));
+    let node = ClusterNode {
+        config,
+        cluster,
+        notice,
+        options,
+        identity,
+        tables,
+        opener,
+        state,
+        services,
+        not_before,
+        changed,
+        deadline,
+        quota,
+        address,
+        users,
+    };
+    // On a task of its own: the opening of a record may block.
+    let mut keeping = AbortOnDropHandle::new(tokio::spawn(keeper.run()));
+    let announcing = AbortOnDropHandle::new(tokio::spawn(announce_owner(node.state.clone(), Arc::clone(&node.notice))));
+    ready(&url);
+
+    tokio::pin!(stop);
+    let outcome = tokio::select! {
+        ended = node.serve_realms(&mut reload, stop) => ended,
+        problem = &mut keeping => match problem {
+            Ok(problem) => Err(node.database_error(problem)),
+            Err(_) => Err(ServeError::Lost),
+        },
+    };
+    drop((keeping, announcing));
+    closing.send_replace(true);
+    node.services.borrow().end();
+    let leaving = async {
+        let left = (node.tables.release(&node.identity, REALM).await, node.tables.leave(&node.identity).await);
+        if let (Err(error), _) | (_, Err(error)) = left {
+            tracing::warn!(%error, "the node did not leave the cluster; others take the realm when its lease has ended");
+        }
+        while tasks.join_next().await.is_some() {}
+    };
+    // A database or a client that does not answer must not keep the process.
+    let _ = timeout(FAREWELL, leaving).await;
+    outcome
+}
+
+impl ClusterNode {
+    /// Serves the realm whenever the node holds its lease, until `stop`.
+    async fn serve_realms(
+        &self,
+        reload: &mut mpsc::Receiver<()>,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), ServeError> {
+        let mut state = self.state.clone();
+        loop {
+            let socket = RelaySocket::open(&self.config.storage.folder, self.users.clone(), self.opener.clone());
+            if let Err(problem) = &socket {
+                (self.notice)(&format!("the control socket does not relay to the owner of the realm: {problem}"));
+            }
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                taken = state.wait_for(|state| state.role == NodeRole::Owner) => {
+                    if taken.is_err() {
+                        return Err(ServeError::Lost);
+                    }
+                }
+            }
+            drop(socket);
+            match self.serve_realm(reload, stop.as_mut()).await {
+                RealmEnd::Stopped => return Ok(()),
+                RealmEnd::LeaseEnded => {}
+                RealmEnd::Failed => {
+                    // Another node may be able to.
+                    self.not_before.send_replace(Instant::now() + 2 * self.identity.lease);
+                }
+            }
+            let released = timeout(self.identity.lease, self.tables.release(&self.identity, REALM)).await;
+            if let Ok(Err(error)) = released {
+                tracing::warn!(%error, "the lease was not given up; it ends by itself");
+            }
+            self.changed.notify_one();
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                _ = state.wait_for(|state| state.role == NodeRole::Standby) => {}
+            }
+        }
+    }
+
+    /// Opens the realm and serves it until it ends, the lease ends or `stop`.
+    async fn serve_realm(
+        &self,
+        reload: &mut mpsc::Receiver<()>,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> RealmEnd {
+        let realm = match self.open_realm().await {
+            Ok(realm) => realm,
+            Err(error) => {
+                (self.notice)(&format!("node {} cannot serve the realm {REALM}: {error}", self.identity.name));
+                return RealmEnd::Failed;
+            }
+        };
+        let service = PortService::serving(realm.doors(), &self.quota, self.address.scheme == "https");
+        self.services.send_replace(service.clone()).end();
+        let mut state = self.state.clone();
+        let reloading = async {
+            while let Some(()) = reload.recv().await {
+                realm.reload().await;
+            }
+            std::future::pending().await
+        };
+        let end = tokio::select! {
+            () = &mut stop => RealmEnd::Stopped,
+            () = realm.closed() => RealmEnd::Failed,
+            _ = state.wait_for(|state| state.role != NodeRole::Owner) => RealmEnd::LeaseEnded,
+            () = reloading => RealmEnd::Failed,
+        };
+        self.services.send_replace(PortService::relayed(Arc::new(self.opener.clone()))).end();
+        realm.close(async { service.closed().await }).await;
+        end
+    }
+
+    async fn open_realm(&self) -> Result<GatewayRealm, ServeError> {
+        let prepared = PreparedRealm::new(self.config.clone(), Arc::clone(&self.notice))?;
+        let lease = LeaseClaim { realm: REALM.to_owned(), process: self.identity.process.clone() };
+        let deadline = self.deadline.clone();
+        let options = RealmOptions {
+            platform: Platform::of_node(self.options.program.clone(), lease),
+            address: self.address,
+            levels: Arc::clone(&self.options.levels),
+            collector: TraceDestination::from_environment(&*self.notice)?,
+            node: Some(RealmNode {
+                secret: self.cluster.secret.clone(),
+                process: self.identity.process.clone(),
+                holds_lease: Box::new(move || deadline.is_ahead()),
+            }),
+        };
+        GatewayRealm::open(prepared, options).await
+    }
+
+    fn database_error(&self, problem: DatabaseError) -> ServeError {
+        ServeError::Log { path: self.config.storage.log.clone(), problem: LogOpenError::Database(problem) }
+    }
+}
+
+/// Adds the node. The process before it may have ended a moment ago: its name is waited for, for as long as its lease may take.
+async fn join_cluster(tables: &ClusterTables, identity: &NodeIdentity) -> Result<(), DatabaseError> {
+    let deadline = Instant::now() + 2 * identity.lease;
+    loop {
+        match tables.join(identity, &[REALM.to_owned()]).await {
+            Err(DatabaseError::NodeExists { .. }) if Instant::now() < deadline => sleep(JOIN_PAUSE).await,
+            joined => return joined,
+        }
+    }
+}
+
+/// Tells users which node serves the realm, whenever that changes.
+async fn announce_owner(mut state: watch::Receiver<NodeState>, notice: NoticeFn) {
+    let mut named: Option<String> = None;
+    loop {
+        let owner = state.borrow_and_update().owner.as_ref().map(|owner| owner.name.clone());
+        if owner != named {
+            match &owner {
+                Some(owner) => notice(&format!("node {owner} serves the realm {REALM}")),
+                None => notice(&format!("no node serves the realm {REALM}")),
+            }
+            named = owner;
+        }
+        if state.changed().await.is_err() {
+            return;
+        }
+    }
+}
