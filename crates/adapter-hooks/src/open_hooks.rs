@@ -1,7 +1,7 @@
 //! Calls that wait in the hooks of each session: whether one of them is alone, and may be deferred.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +11,7 @@ use std::{
 use countersign_core::id::SessionId;
 use parking_lot::Mutex;
 
-/// Most sessions with a deferred call. Further calls are denied in place of that.
+/// Most deferred calls that are remembered, the latest ones. A program may never be resumed.
 const MOST_DEFERRED: usize = 10_000;
 
 /// Calls that wait and calls that are deferred, by session.
@@ -19,8 +19,22 @@ const MOST_DEFERRED: usize = 10_000;
 pub(crate) struct OpenHooks {
     /// Each waiting call has a mark that is set when it has company.
     waiting: Mutex<HashMap<SessionId, Vec<Arc<AtomicBool>>>>,
-    /// The call with which the program ended, until it is resumed.
-    deferred: Mutex<HashMap<SessionId, PromptCall>>,
+    deferred: Mutex<DeferredCalls>,
+}
+
+/// The call with which the program of each session ended, until it is resumed.
+#[derive(Default)]
+struct DeferredCalls {
+    by_session: HashMap<SessionId, DeferredCall>,
+    /// Their sessions, the oldest first.
+    order: BTreeMap<u64, SessionId>,
+    last: u64,
+}
+
+/// Deferred call with its place in the order.
+struct DeferredCall {
+    place: u64,
+    call: PromptCall,
 }
 
 /// Call of a program, and the prompt of which it is.
@@ -53,7 +67,8 @@ impl OpenHooks {
     /// Forgets the deferred call of a session if `call` shows that the program was resumed: it is the same call, or one of another prompt.
     pub(crate) fn resume_deferred(&self, session: &SessionId, call: &PromptCall) {
         let mut deferred = self.deferred.lock();
-        if deferred.get(session).is_some_and(|before| before.id == call.id || before.prompt != call.prompt) {
+        let before = deferred.by_session.get(session).map(|deferred| &deferred.call);
+        if before.is_some_and(|before| before.id == call.id || before.prompt != call.prompt) {
             deferred.remove(session);
         }
     }
@@ -62,11 +77,31 @@ impl OpenHooks {
     /// of one message one after the other, and keeps only the last that is deferred.
     pub(crate) fn defer_call(&self, session: &SessionId, call: PromptCall) -> bool {
         let mut deferred = self.deferred.lock();
-        if deferred.contains_key(session) || deferred.len() >= MOST_DEFERRED {
-            return false;
+        let is_first = !deferred.by_session.contains_key(session);
+        if is_first {
+            deferred.insert(session, call);
         }
-        deferred.insert(session.clone(), call);
-        true
+        is_first
+    }
+}
+
+impl DeferredCalls {
+    /// Adds a call. Forgets the oldest one if there are too many: it keeps its decision in the record.
+    fn insert(&mut self, session: &SessionId, call: PromptCall) {
+        self.last += 1;
+        self.order.insert(self.last, session.clone());
+        self.by_session.insert(session.clone(), DeferredCall { place: self.last, call });
+        if self.by_session.len() > MOST_DEFERRED
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.by_session.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, session: &SessionId) {
+        if let Some(DeferredCall { place, .. }) = self.by_session.remove(session) {
+            self.order.remove(&place);
+        }
     }
 }
 
@@ -93,7 +128,7 @@ impl Drop for OpenHook<'_> {
 mod tests {
     use countersign_core::id::SessionId;
 
-    use super::{OpenHooks, PromptCall};
+    use super::{MOST_DEFERRED, OpenHooks, PromptCall};
 
     #[test]
     fn a_call_is_alone_if_none_of_its_session_waited_with_it() {
@@ -124,5 +159,25 @@ mod tests {
         assert!(ask(&session, call("a", "2")), "it was resumed, and the same call waits again");
         assert!(ask(&session, call("c", "3")), "it was resumed with another call");
         assert!(!ask(&session, call("d", "3")));
+    }
+
+    #[test]
+    fn sessions_that_are_never_resumed_stop_no_deferral() {
+        let hooks = OpenHooks::default();
+        let session = |number: usize| SessionId::new(format!("claude:{number}"));
+        let ask = |number: usize, id: &str| {
+            let call = PromptCall { id: Some(id.to_owned()), prompt: Some("1".to_owned()) };
+            hooks.resume_deferred(&session(number), &call);
+            hooks.defer_call(&session(number), call)
+        };
+        assert!(ask(0, "a") && ask(1, "a") && ask(0, "a"), "session 1 is the oldest now");
+        for number in 2..=MOST_DEFERRED {
+            assert!(ask(number, "a"), "session {number}");
+        }
+        assert!(!ask(0, "b"), "the call before is still remembered");
+        assert!(ask(1, "b"), "the call of the oldest session was forgotten");
+        assert!(ask(0, "b"), "then that of the next one");
+        let deferred = hooks.deferred.lock();
+        assert_eq!((deferred.by_session.len(), deferred.order.len()), (MOST_DEFERRED, MOST_DEFERRED));
     }
 }

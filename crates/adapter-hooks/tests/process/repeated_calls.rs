@@ -58,6 +58,24 @@ fn headless_claude_is_deferred_unless_two_calls_wait() {
 }
 
 #[test]
+fn a_deferred_call_that_the_gateway_has_forgotten_takes_its_decision() {
+    let place = fixture();
+    let gateway = GatewayServer::start(&place);
+    let ask = || {
+        let headless = [("CLAUDE_CODE_SESSION_ATTENDED", "0")];
+        let input = claude_command("make").to_string();
+        RunningHook::start_in(&place, "claude", &["--wait", "1"], &input, &headless).finish()
+    };
+    assert_eq!(decision(&ask()).0, "defer");
+    place.allow_gate(&place.wait_gate());
+    // Deferred calls are only remembered until a restart.
+    gateway.kill();
+    let _gateway = GatewayServer::start(&place);
+    assert_eq!(decision(&ask()).0, "allow");
+    assert_eq!(decision(&ask()).0, "defer", "one decision is for one call");
+}
+
+#[test]
 fn a_killed_hook_takes_no_decision() {
     let place = fixture();
     let _gateway = GatewayServer::start(&place);
