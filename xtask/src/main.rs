@@ -33,8 +33,9 @@ usage: cargo xtask COMMAND
     "  browser [--binary FILE]       the console in Chromium: what it does, how it looks, what axe finds; pictures in target/browser
   conformance [--suite-version VERSION] [--only server|client] [--scenario NAME] [--binary FILE]
                                 the public MCP conformance suites against the gateway and the client; needs npm
-  agents [--only PROGRAM] [--cases mcp|hooks|proxies] [--case NAME] [--programs DIR] [--binary FILE]
-                                Claude Code, Codex, Gemini CLI, Copilot CLI and opencode with a scripted model at a gateway;
+  agents [--only PROGRAM] [--cases mcp|hooks|proxies|acp] [--case NAME] [--programs DIR] [--binary FILE]
+                                Claude Code, Codex, Gemini CLI, Copilot CLI and opencode with a scripted model at a gateway,
+                                and acpx and a client on the ACP SDK with the gateway's agent;
                                 installs the pinned versions (1.4 GB) with npm into target/agents/programs, or uses those in DIR
   package [--binary FILE]       the manual, completions, parts list and Debian package of the release binary, into target/package
   reference                     the pages of docs/reference that are made of the code

@@ -1,4 +1,4 @@
-//! Programs that people run: their pinned versions, their configuration and their command line.
+//! Programs that people run: their versions, their configuration and their command line.
 
 use std::{
     fs,
@@ -6,10 +6,10 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use serde_json::{Value, json};
 
-use crate::agents::process::bounded_command;
+use crate::agents::{pinned_program::PinnedProgram, process::bounded_command};
 
 /// Time limit of a call, in seconds: longer than a person needs.
 const TOOL_TIMEOUT: u64 = 86_400;
@@ -59,74 +59,25 @@ pub(crate) struct HostSetup<'a> {
 impl HostProgram {
     pub(crate) const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Gemini, Self::Copilot, Self::Opencode];
 
+    /// Returns its package in the version that is tried.
+    pub(crate) const fn pinned(self) -> PinnedProgram {
+        let (name, package, version, file) = match self {
+            Self::Claude => ("claude", "@anthropic-ai/claude-code", "2.1.332", ".bin/claude"),
+            Self::Codex => ("codex", "@openai/codex", "0.171.0", ".bin/codex"),
+            Self::Gemini => ("gemini", "@google/gemini-cli", "0.61.0", ".bin/gemini"),
+            Self::Copilot => ("copilot", "@github/copilot", "1.0.102", ".bin/copilot"),
+            Self::Opencode => ("opencode", "opencode-ai", "1.18.33", ".bin/opencode"),
+        };
+        PinnedProgram { name, package, version, file }
+    }
+
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::Copilot => "copilot",
-            Self::Opencode => "opencode",
-        }
-    }
-
-    /// Returns its npm package.
-    const fn package(self) -> &'static str {
-        match self {
-            Self::Claude => "@anthropic-ai/claude-code",
-            Self::Codex => "@openai/codex",
-            Self::Gemini => "@google/gemini-cli",
-            Self::Copilot => "@github/copilot",
-            Self::Opencode => "opencode-ai",
-        }
-    }
-
-    /// Returns the version that is tried.
-    pub(crate) const fn version(self) -> &'static str {
-        match self {
-            Self::Claude => "2.1.332",
-            Self::Codex => "0.171.0",
-            Self::Gemini => "0.61.0",
-            Self::Copilot => "1.0.102",
-            Self::Opencode => "1.18.33",
-        }
-    }
-
-    /// Finds the program with this name.
-    pub(crate) fn from_name(name: &str) -> anyhow::Result<Self> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL
-            .into_iter()
-            .find(|program| program.name() == name)
-            .with_context(|| format!("unknown program {name:?}: one of {}", names()))
+        self.pinned().name
     }
 
     /// Returns the path of the installed program.
     pub(crate) fn path(self, programs: &Path) -> PathBuf {
-        programs.join(self.name()).join("node_modules/.bin").join(self.name())
-    }
-
-    /// Installs the pinned version below `programs`, if it is not there.
-    ///
-    /// # Errors
-    /// npm failed, for example because the registry has no such version.
-    pub(crate) fn install(self, programs: &Path) -> anyhow::Result<()> {
-        let folder = programs.join(self.name());
-        let manifest = folder.join("node_modules").join(self.package()).join("package.json");
-        let installed = fs::read(&manifest).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-        if installed.is_some_and(|manifest| manifest["version"] == self.version()) && self.path(programs).exists() {
-            return Ok(());
-        }
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join("package.json"), r#"{"private":true}"#)?;
-        let package = format!("{}@{}", self.package(), self.version());
-        println!("installing {package}");
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error", &package]).current_dir(&folder);
-        let status = npm.status().context("npm could not be started")?;
-        if !status.success() {
-            bail!("npm install {package} ended with {status}");
-        }
-        Ok(())
+        self.pinned().path(programs)
     }
 
     /// Sets the variables with which the program asks the model at `url`, and calls nobody else.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::agents::host_program::HostProgram;
+use crate::agents::pinned_program::PinnedProgram;
 
 /// Outcomes by case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(crate) struct OutcomeTable {
 
 impl OutcomeTable {
     /// Reads the table of the pinned version. It is empty if there is no file.
-    pub(crate) fn read(folder: &Path, program: HostProgram) -> anyhow::Result<Self> {
-        let path = folder.join(format!("{}-{}.txt", program.name(), program.version()));
+    pub(crate) fn read(folder: &Path, program: PinnedProgram) -> anyhow::Result<Self> {
+        let path = folder.join(format!("{}-{}.txt", program.name, program.version));
         let text = if path.exists() { fs::read_to_string(&path)? } else { String::new() };
         Ok(Self { path, outcomes: parse(&text) })
     }
@@ -63,16 +63,17 @@ fn parse(text: &str) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostProgram, OutcomeTable};
+    use super::OutcomeTable;
+    use crate::agents::host_program::HostProgram;
 
     #[test]
     fn a_table_names_what_differs() {
         let folder = tempfile::tempdir().unwrap();
-        let mut table = OutcomeTable::read(folder.path(), HostProgram::Claude).unwrap();
+        let mut table = OutcomeTable::read(folder.path(), HostProgram::Claude.pinned()).unwrap();
         assert!(table.difference("a", "ran: x").unwrap().contains("is not in"));
         table.set("a", "ran: x");
         table.write(&[("b", "no reason")]).unwrap();
-        let table = OutcomeTable::read(folder.path(), HostProgram::Claude).unwrap();
+        let table = OutcomeTable::read(folder.path(), HostProgram::Claude.pinned()).unwrap();
         assert_eq!(table.difference("a", "ran: x"), None);
         let differs = table.difference("a", "ran: y").unwrap();
         assert_eq!(differs, "ran: y\n    differs from the table: ran: x");

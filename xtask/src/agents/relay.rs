@@ -55,15 +55,27 @@ fn pass_lines(from: impl Read, mut to: impl Write, mut log: &File, mark: &str) -
     Ok(())
 }
 
+/// Returns the messages of the host.
+pub(crate) fn host_messages(lines: &str) -> impl Iterator<Item = Value> {
+    messages(lines, FROM_HOST)
+}
+
+/// Returns the messages of the server.
+pub(crate) fn server_messages(lines: &str) -> impl Iterator<Item = Value> {
+    messages(lines, FROM_SERVER)
+}
+
+fn messages<'a>(lines: &'a str, mark: &'a str) -> impl Iterator<Item = Value> + 'a {
+    lines.lines().filter_map(move |line| serde_json::from_str(line.strip_prefix(mark)?).ok())
+}
+
 /// Returns the first method of the host and the version of the protocol that both use, such as `initialize 2025-06-18`.
 pub(crate) fn opening(lines: &str) -> Option<String> {
-    let messages =
-        |mark| lines.lines().filter_map(move |line| serde_json::from_str::<Value>(line.strip_prefix(mark)?).ok());
-    let first = messages(FROM_HOST).next()?;
+    let first = host_messages(lines).next()?;
     let of_session =
-        messages(FROM_SERVER).find_map(|reply| reply["result"]["protocolVersion"].as_str().map(str::to_owned));
+        server_messages(lines).find_map(|reply| reply["result"]["protocolVersion"].as_str().map(str::to_owned));
     let of_request = || {
-        messages(FROM_HOST).find_map(|message| {
+        host_messages(lines).find_map(|message| {
             message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str().map(str::to_owned)
         })
     };

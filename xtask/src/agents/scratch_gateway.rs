@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -109,10 +109,25 @@ impl ScratchGateway {
         self.folder.join(CONFIG)
     }
 
+    /// Adds the model that needs neither a key nor a network.
+    pub(crate) fn add_demo_model(&self) -> anyhow::Result<()> {
+        let mut config = File::options().append(true).open(self.config())?;
+        Ok(config.write_all(b"model: { provider: demo }\n")?)
+    }
+
     /// Returns the command that connects a host.
     pub(crate) fn mcp_command(&self) -> Vec<String> {
+        self.pipe_command("mcp")
+    }
+
+    /// Returns the command that is the agent of an editor.
+    pub(crate) fn acp_command(&self) -> Vec<String> {
+        self.pipe_command("acp")
+    }
+
+    fn pipe_command(&self, name: &str) -> Vec<String> {
         let config = self.config();
-        [self.binary.as_path(), Path::new("mcp"), Path::new("--config"), &config]
+        [self.binary.as_path(), Path::new(name), Path::new("--config"), &config]
             .map(|word| word.to_string_lossy().into_owned())
             .to_vec()
     }
