@@ -140,7 +140,6 @@ impl OmpAdapter {
         self.server_requests.abort_all();
         let servers = Arc::clone(&self.store.common.servers);
         let Some(seat) = self.seat.as_ref().filter(|_| !servers.is_empty()) else { return };
-        self.store.common.offer_server_tools();
         self.server_requests.spawn(servers.request_approvals(seat.requests.clone(), seat.id.clone()));
     }
 

@@ -81,6 +81,22 @@ pub fn save_grant(path: &Path, grant: &Grant) -> io::Result<()> {
     file.sync_data()
 }
 
+/// Removes the grants that `is_outdated` reports. A file without any is left as it is.
+///
+/// # Errors
+/// Error of the system, [`io::ErrorKind::WouldBlock`] if another process holds the file too long. The file is then as it was.
+pub fn remove_grants(path: &Path, is_outdated: impl Fn(&Grant) -> bool) -> io::Result<()> {
+    if !load_grants(path)?.iter().any(&is_outdated) {
+        return Ok(());
+    }
+    // Again under the lock, so that nothing which is added meanwhile is lost.
+    let file = open_locked(path)?;
+    let found = read_grants(&file)?;
+    let is_kept = |line: &&[u8]| !serde_json::from_slice::<Grant>(line).is_ok_and(|grant| is_outdated(&grant));
+    let kept: Vec<&[u8]> = found.lines.split_inclusive(|byte| *byte == b'\n').filter(is_kept).collect();
+    replace_file(path, &kept.concat(), FileAccess::Private)
+}
+
 /// Reports whether a line can be added as it is: a crash may have torn the last one.
 fn ends_well(file: &mut File) -> io::Result<bool> {
     if file.metadata()?.len() == 0 {
@@ -146,7 +162,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Grant, load_grants, save_grant};
+    use super::{Grant, load_grants, remove_grants, save_grant};
 
     fn grant(number: u128) -> Grant {
         let id = format!("{:08x}-0000-7000-8000-000000000000", number);
@@ -179,6 +195,21 @@ mod tests {
         fs::write(&file, format!("{}{{\"later\":1}}\n{line}", line.repeat(500))).unwrap();
         assert_eq!(load_grants(&file).unwrap(), [grant(1)]);
         assert_eq!(fs::read_to_string(&file).unwrap(), format!("{line}{{\"later\":1}}\n"));
+    }
+
+    #[test]
+    fn grants_are_removed_and_other_lines_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("grants.jsonl");
+        remove_grants(&file, |_| true).unwrap();
+        assert!(!file.exists());
+        for number in 1..=3 {
+            save_grant(&file, &grant(number)).unwrap();
+        }
+        fs::write(&file, fs::read_to_string(&file).unwrap() + "{\"later\":1}\n").unwrap();
+        remove_grants(&file, |one| *one == grant(2)).unwrap();
+        assert_eq!(load_grants(&file).unwrap(), [grant(1), grant(3)]);
+        assert!(fs::read_to_string(&file).unwrap().ends_with("{\"later\":1}\n"));
     }
 
     #[test]

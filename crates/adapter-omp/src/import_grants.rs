@@ -2,22 +2,22 @@
 //!
 //! It must not write the file: the grant of an answer is added where the answer is handled.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use countersign_core::{
     engine::Command,
     id::PrincipalId,
-    policy::{Grant, GrantId, GrantReach},
+    policy::{Grant, GrantId},
 };
 use countersign_runtime::CommandSource;
 
-use super::{grants, open_session_error::OpenSessionError, session_store::SessionStore};
+use super::{grants, open_session_error::OpenSessionError, outdated_approvals, session_store::SessionStore};
 
 /// Number of grants that are adopted at once.
 const GRANTS: usize = 256;
 
 /// Brings the grants of a session in step with the file of those that outlive sessions: what is there holds, what a person took out of it
-/// does not.
+/// does not, nor what was given for an earlier form of a tool of an MCP server.
 pub(super) async fn import_grants(
     session_store: &SessionStore,
     requests: &CommandSource,
@@ -25,9 +25,7 @@ pub(super) async fn import_grants(
     if session_store.folder.is_none() {
         return Ok(());
     }
-    // In a gateway the grants of an agent directory are one realm among others.
-    let realm = session_store.attach_target.as_ref().and_then(|_| session_store.rules.path_context.realm.clone());
-    let scope = realm.map_or(GrantReach::Always, GrantReach::Realm);
+    let scope = session_store.lasting_reach();
     if let Some(attach_target) = &session_store.attach_target {
         let (_, position) = requests.read_state(|_| ()).await.ok_or(OpenSessionError::Closed)?;
         // A grant that was given a moment ago is in the file before the file is compared.
@@ -36,7 +34,15 @@ pub(super) async fn import_grants(
         }
     }
     let path = session_store.common.folder.grants_path();
-    let read = tokio::task::spawn_blocking(move || grants::load_grants(&path)).await;
+    let servers = Arc::clone(&session_store.common.servers);
+    let read = tokio::task::spawn_blocking(move || {
+        let times = servers.approved_tools().1;
+        outdated_approvals::remove_from_file(&path, &times);
+        let mut kept = grants::load_grants(&path)?;
+        kept.retain(|grant| !times.is_outdated_grant(grant));
+        Ok::<_, std::io::Error>(kept)
+    });
+    let read = read.await;
     let kept = match read.map_err(std::io::Error::other).flatten() {
         Ok(kept) => kept,
         Err(failed) => {

@@ -33,6 +33,7 @@ mod models;
 mod open_session;
 mod open_session_error;
 mod outbox;
+mod outdated_approvals;
 mod question_settings;
 mod recover_unwritten;
 pub mod refusal_text;

@@ -24,7 +24,11 @@ use futures_util::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{dialect_options::DialectOptions, host_capabilities::HostCapabilities, session_servers::SessionServers};
+use super::{
+    dialect_options::DialectOptions,
+    host_capabilities::HostCapabilities,
+    session_servers::{SessionServers, requesting_session},
+};
 
 /// State that all sessions of one process share.
 pub struct AdapterContext {
@@ -121,13 +125,18 @@ impl SessionEnvironment {
 }
 
 impl AdapterContext {
-    /// Offers the tools of MCP servers as they are approved now.
-    pub(crate) fn offer_server_tools(&self) {
+    /// Offers the tools of MCP servers as they are approved now, in the open session and in `session`. What was approved there for an
+    /// earlier form of them ends before.
+    pub(crate) async fn offer_server_tools(&self, session: &SessionId) {
         if self.servers.is_empty() {
             return;
         }
-        let tools = self.servers.approved_tools().into_iter();
-        self.host_capabilities.set_server_tools(tools.filter(|tool| (self.is_tool_left)(&tool.spec().name)).collect());
+        let tools = self.servers.renew_tools(session).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "grants for earlier forms of MCP tools are not revoked; no tool of an MCP server is offered");
+            Vec::new()
+        });
+        let tools = tools.into_iter().filter(|tool| (self.is_tool_left)(&tool.spec().name));
+        self.host_capabilities.set_server_tools(tools.collect());
     }
 
     /// Returns a usable model of the catalogue.
@@ -238,7 +247,9 @@ impl RunEnvironment for SessionEnvironment {
         Box::pin(async move {
             match self.common.servers.carry_out(content).await {
                 Some(outcome) => {
-                    self.common.offer_server_tools();
+                    if let Some(session) = requesting_session(content) {
+                        self.common.offer_server_tools(&session).await;
+                    }
                     outcome
                 }
                 None => ServiceOutcome::NotBegun(format!("Unknown tool: {}", content.tool)),

@@ -17,12 +17,12 @@ use countersign_core::{
     id::{PrincipalId, SessionId},
 };
 use countersign_mcp_client::{
-    self as mcp_client, ApprovalRequester, ApprovedNow, McpOptions, McpServers, OfferedTool, QuestionPlace,
-    QuestionPlaces, QuestionRequests, STARTED_BY, ServerDefinition, ServerTools, ServerTransport, ValueBinding,
-    reading_tools,
+    self as mcp_client, ApprovalRequester, ApprovalTimes, ApprovedNow, McpOptions, McpServers, OfferedTool,
+    QuestionPlace, QuestionPlaces, QuestionRequests, STARTED_BY, ServerDefinition, ServerTools, ServerTransport,
+    ValueBinding, reading_tools,
 };
 use countersign_runtime::{
-    Clock, CommandSource, OwnerError, OwnerHandle, ServiceOutcome,
+    Clock, CommandSource, OwnerError, ServiceOutcome,
     tools::{AgentTool, GatewaySecrets, Sandbox, exec::ExecLauncher},
 };
 use countersign_view::principals;
@@ -30,6 +30,8 @@ use futures_util::future::{self, BoxFuture};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc;
+
+use super::outdated_approvals::{self, SessionLog};
 
 /// Service and principal of the requests to approve a server. No tool of a server has it.
 const REQUESTER: &str = "omp:mcp";
@@ -48,8 +50,10 @@ pub(crate) struct SessionServers {
     receiver: Mutex<Option<mpsc::Receiver<String>>>,
     /// Way from the servers to the people of the open session.
     questions: Arc<QuestionRequests>,
-    /// Session in which the servers ask.
-    asks_in: Mutex<Option<SessionId>>,
+    /// Log of the session in which the servers ask.
+    log: Mutex<Option<SessionLog>>,
+    /// File of the grants that outlive sessions.
+    grants: PathBuf,
     secrets: GatewaySecrets,
 }
 
@@ -100,7 +104,8 @@ impl SessionServers {
             notices,
             receiver: Mutex::new(Some(receiver)),
             questions,
-            asks_in: Mutex::new(None),
+            log: Mutex::new(None),
+            grants: context.folder.grants_path(),
             secrets: context.secrets.clone(),
         }
     }
@@ -115,9 +120,10 @@ impl SessionServers {
         self.scopes.is_empty()
     }
 
-    /// Returns the tools that are approved now. Approvals that cannot be read approve nothing.
-    pub(crate) fn approved_tools(&self) -> Vec<Arc<dyn AgentTool>> {
-        let (mut tools, mut servers) = (Vec::new(), BTreeMap::new());
+    /// Returns the tools that are approved now, and the times since which they are approved so. Approvals that cannot be read approve
+    /// nothing.
+    pub(crate) fn approved_tools(&self) -> (Vec<Arc<dyn AgentTool>>, ApprovalTimes) {
+        let (mut tools, mut servers, mut times) = (Vec::new(), BTreeMap::new(), ApprovalTimes::default());
         for scope in &self.scopes {
             let approved = scope.approved_now().unwrap_or_else(|error| {
                 tracing::error!("{error}; no tool of these MCP servers is offered");
@@ -125,10 +131,34 @@ impl SessionServers {
             });
             tools.extend(approved.tools.into_iter().map(|tool| tool as Arc<dyn AgentTool>));
             servers.extend(approved.servers);
+            times.servers.extend(approved.times.servers);
+            times.tools.extend(approved.times.tools);
         }
         let reading = reading_tools(&servers).into_iter();
         tools.extend(reading.map(|tool: Arc<dyn OfferedTool>| tool as Arc<dyn AgentTool>));
-        tools
+        (tools, times)
+    }
+
+    /// Returns the tools that are approved now, once what was approved for an earlier form of them has ended in `session` and in the
+    /// open session.
+    ///
+    /// # Errors
+    /// [`OwnerError`] if that is not recorded: the tools must not be offered.
+    pub(crate) async fn renew_tools(&self, session: &SessionId) -> Result<Vec<Arc<dyn AgentTool>>, OwnerError> {
+        let log = self.log.lock().clone().ok_or(OwnerError::Closed)?;
+        let (tools, times) = self.approved_tools();
+        let (times, path) = (Arc::new(times), self.grants.clone());
+        let of_file = Arc::clone(&times);
+        let removed =
+            tokio::task::spawn_blocking(move || outdated_approvals::remove_from_file(&path, &of_file)).await;
+        if let Err(error) = removed {
+            tracing::error!(%error, "grants for earlier forms of MCP tools were not removed from the grants file");
+        }
+        log.end_outdated(&times).await?;
+        if log.session != *session {
+            log.with_session(session).end_outdated(&times).await?;
+        }
+        Ok(tools)
     }
 
     /// Requests the approval of servers and of changed tools in a session, until the session ends.
@@ -147,24 +177,23 @@ impl SessionServers {
 
     /// Leads the questions of the servers to a session. Those that are open there are of an earlier process, unless it is the same
     /// session as before.
-    pub(crate) async fn ask_in(&self, handle: &OwnerHandle, session: &SessionId) {
+    pub(crate) async fn ask_in(&self, log: SessionLog) {
+        let (handle, session) = (log.handle.clone(), log.session.clone());
         let place = HostSession { session: session.clone(), door: Arc::clone(&self.door) };
-        let before = self.asks_in.lock().replace(session.clone());
-        if before.as_ref() != Some(session) {
+        let before = self.log.lock().replace(log);
+        if before.is_none_or(|before| before.session != session) {
             let meant = session.clone();
-            let withdrawn = mcp_client::withdraw_left_questions(handle, move |session| *session == meant).await;
+            let withdrawn = mcp_client::withdraw_left_questions(&handle, move |session| *session == meant).await;
             if let Err(error) = withdrawn {
                 tracing::error!(%error, "questions of MCP servers that an earlier process left cannot be withdrawn");
             }
         }
-        self.questions.open(handle, self.secrets.clone(), Arc::new(place));
+        self.questions.open(&handle, self.secrets.clone(), Arc::new(place));
     }
 
     /// Carries out the approval of a server, which starts it. `None` if the call is another one.
     pub(crate) async fn carry_out(&self, content: &CallDetails) -> Option<ServiceOutcome> {
-        let session = content.request.as_ref()?.session.as_str();
-        let session = session.rsplit_once('#').map_or(session, |(session, _)| session);
-        let requester = self.requester(SessionId::new(session));
+        let requester = self.requester(requesting_session(content)?);
         let server = content.arguments.get("server").and_then(Value::as_str).unwrap_or_default();
         let scope =
             self.scopes.iter().find(|scope| scope.definition(server).is_some()).or_else(|| self.scopes.first())?;
@@ -190,6 +219,12 @@ impl SessionServers {
             service: REQUESTER.into(),
         }
     }
+}
+
+/// Returns the session in which a call was requested. Sessions of requests are numbered by the generations of their programs.
+pub(crate) fn requesting_session(content: &CallDetails) -> Option<SessionId> {
+    let session = content.request.as_ref()?.session.as_str();
+    Some(SessionId::new(session.rsplit_once('#').map_or(session, |(session, _)| session)))
 }
 
 /// Open session of a host, in which all its servers ask.
@@ -336,7 +371,7 @@ mod tests {
         let off = json!({ "command": "node", "enabled": false });
         let fixture = Fixture::new(&json!({ "a": server, "b": off }), &json!({ "c": server, "d": off }));
         let servers = fixture.servers();
-        assert!(servers.approved_tools().is_empty());
+        assert!(servers.approved_tools().0.is_empty());
         let names = servers.scopes.iter().flat_map(|scope| scope.servers().definitions());
         assert_eq!(names.map(|definition| definition.name.as_str()).collect::<Vec<_>>(), ["a", "c"]);
         assert!(Fixture::new(&json!({ "b": off }), &json!({})).servers().is_empty());

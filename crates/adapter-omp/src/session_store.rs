@@ -8,6 +8,7 @@ use std::{
 use countersign_core::{
     engine::{ActiveRules, Command, ResumeMode},
     id::SessionId,
+    policy::GrantReach,
 };
 use countersign_runtime::{
     InboxLane, OwnerHandle, OwnerOptions,
@@ -199,6 +200,12 @@ impl SessionStore {
         let _ = getrandom::fill(&mut name);
         let artifacts = artifacts::session_folder(&self.temporary, name);
         SessionEnvironment::new(Arc::clone(&self.common), todos, Some(artifacts))
+    }
+
+    /// Returns the reach of grants that outlive their sessions. In a gateway those of an agent directory are one realm among others.
+    pub(crate) fn lasting_reach(&self) -> GrantReach {
+        let realm = self.attach_target.as_ref().and_then(|_| self.rules.path_context.realm.clone());
+        realm.map_or(GrantReach::Always, GrantReach::Realm)
     }
 
     pub(crate) fn blob_store(&self) -> BlobStore {

@@ -6,18 +6,17 @@
 use std::collections::BTreeSet;
 
 use countersign_core::{
-    call::CallDetails,
     engine::Engine,
     gate::{self, ApprovalScope, GateReply},
     id::{GateId, PrincipalId},
     policy::{Grant, GrantId},
 };
-use countersign_mcp_client::{ApprovedServers, SERVER_TOOL, TOOLS_TOOL, is_reading_tool};
+use countersign_mcp_client::{ApprovedServers, SERVER_TOOL, TOOLS_TOOL, grant_text, is_call_of, may_cover_server};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle};
 
 use crate::{
     mcp_approvals::{ApprovalRequest, pending_requests, record_changes},
-    mcp_tool_changes::{ChangeError, close_gate, grant_text, revoke_changed_tools, revoke_grants},
+    mcp_tool_changes::{ChangeError, close_gate, revoke_changed_tools, revoke_grants},
     mcp_tools::McpTools,
 };
 
@@ -116,62 +115,12 @@ fn gates_of(engine: &Engine, servers: &BTreeSet<String>) -> Vec<GateId> {
     pending.map(gate::Gate::id).collect()
 }
 
-/// Reports whether a call reaches a server with one of its tools, or with one that reads its resources or prompts.
-fn is_call_of(call: &CallDetails, server: &str) -> bool {
-    if is_reading_tool(&call.tool) {
-        return call.arguments.get("server").and_then(|name| name.as_str()) == Some(server);
-    }
-    is_tool_of(&call.tool, server)
-}
-
-/// Reports whether a name begins like those of the tools of a server.
-fn is_tool_of(name: &str, server: &str) -> bool {
-    let rest = name.strip_prefix("mcp__").and_then(|rest| rest.strip_prefix(server));
-    rest.is_some_and(|rest| rest.starts_with("__"))
-}
-
 /// Returns the standing approvals of tools of these servers, and those of approvals themselves: each of these needs a person.
 fn grants_of(engine: &Engine, servers: &BTreeSet<String>) -> Vec<GrantId> {
     let is_of_them = |grant: &&Grant| {
         let covered = grant_text(grant);
         let tool = covered.split_once('(').map_or(covered, |(tool, _)| tool);
-        [SERVER_TOOL, TOOLS_TOOL].contains(&tool) || servers.iter().any(|server| may_cover(covered, server))
+        [SERVER_TOOL, TOOLS_TOOL].contains(&tool) || servers.iter().any(|server| may_cover_server(covered, server))
     };
     engine.state().policy().grants().iter().filter(is_of_them).map(|grant| grant.id).collect()
-}
-
-/// Reports whether a standing approval with this pattern or signature can cover calls of a server. One that does not name the server
-/// which it reads from can.
-fn may_cover(covered: &str, server: &str) -> bool {
-    let (tool, arguments) = covered.split_once('(').map_or((covered, None), |(tool, rest)| (tool, Some(rest)));
-    if !is_reading_tool(tool) {
-        return is_tool_of(covered, server);
-    }
-    arguments.is_none_or(|arguments| {
-        let end = arguments.find([',', ')']).unwrap_or(arguments.len());
-        let named = &arguments[..end];
-        named == server || named.contains(['*', '?', '['])
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::may_cover;
-
-    #[test]
-    fn a_standing_approval_goes_with_every_server_that_it_may_cover() {
-        for (covered, of_files, of_file) in [
-            ("mcp__files__write_file(*)", true, false),
-            ("mcp__files__write_file", true, false),
-            ("mcp__file__read(*)", false, true),
-            ("mcp_read_resource(files, note://all)", true, false),
-            ("mcp_list_prompts(file)", false, true),
-            ("mcp_read_resource(files, *)", true, false),
-            ("mcp_read_resource(*)", true, true),
-            ("mcp_read_resource", true, true),
-            ("bash(mcp__files__x)", false, false),
-        ] {
-            assert_eq!((may_cover(covered, "files"), may_cover(covered, "file")), (of_files, of_file), "{covered}");
-        }
-    }
 }

@@ -8,9 +8,9 @@ use countersign_core::{
     engine::Command,
     gate::{self, GateReply},
     id::{GateId, PrincipalId},
-    policy::{Grant, GrantCoverage, GrantId},
+    policy::GrantId,
 };
-use countersign_mcp_client::{ApprovalError, offered_name};
+use countersign_mcp_client::{ApprovalError, grant_text, may_cover_tool, offered_name};
 use countersign_runtime::{CommandSource, InboxLane, OwnerError, OwnerHandle};
 
 use crate::mcp_tools::McpTools;
@@ -103,45 +103,5 @@ pub(crate) async fn close_gate(
     match source.send_command(Command::Gate(gate::Command::Withdraw { gate, by: by.clone() })).await {
         Ok(_) | Err(OwnerError::Refusal(_)) => Ok(()),
         Err(error) => Err(error),
-    }
-}
-
-/// Returns the pattern that a standing approval covers, or the signature of the call that was shown for an exact one.
-pub(crate) fn grant_text(grant: &Grant) -> &str {
-    match &grant.covers {
-        GrantCoverage::Pattern(pattern) => pattern,
-        GrantCoverage::Exact(_) => &grant.label,
-    }
-}
-
-/// Reports whether a standing approval with this pattern or signature can cover calls of the tool that is called `name`.
-fn may_cover_tool(covered: &str, name: &str) -> bool {
-    let tool = covered.split_once('(').map_or(covered, |(tool, _)| tool);
-    match tool.find(['*', '?', '[']) {
-        Some(end) => name.starts_with(&tool[..end]),
-        None => tool == name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::may_cover_tool;
-
-    #[test]
-    fn a_standing_approval_goes_with_every_changed_tool_that_it_may_cover() {
-        for (covered, want) in [
-            ("mcp__files__write", true),
-            ("mcp__files__write(*)", true),
-            ("mcp__files__write({\"path\":\"a\"})", true),
-            ("mcp__files__*", true),
-            ("mcp__f*", true),
-            ("*", true),
-            ("mcp__files__write_all", false),
-            ("mcp__files__writ", false),
-            ("mcp__file__*", false),
-            ("bash(mcp__files__write)", false),
-        ] {
-            assert_eq!(may_cover_tool(covered, "mcp__files__write"), want, "{covered}");
-        }
     }
 }

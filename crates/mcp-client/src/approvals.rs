@@ -3,6 +3,7 @@
 //! It must not decide who approves. A file that cannot be read whole is an error: it means neither that nothing nor that
 //! everything is approved.
 
+mod approved_server;
 mod changes;
 mod differences;
 mod file_lock;
@@ -24,14 +25,16 @@ use countersign_core::{
 use countersign_files::replace::{FileAccess, replace_file};
 use countersign_runtime::tools::{GatewaySecrets, regular};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-pub use self::changes::{ApprovalChange, ApprovalNote, ApprovalOrigin};
+pub use self::{
+    approved_server::{ApprovalTimes, ApprovedTool},
+    changes::{ApprovalChange, ApprovalNote, ApprovalOrigin},
+};
 
-use self::{differences::find_differences, file_lock::lock_file};
+use self::{approved_server::ApprovedServer, differences::find_differences, file_lock::lock_file};
 use crate::{
     definition::ServerDefinition,
-    listing::{ServerListing, ServerTool, offered_name},
+    listing::{ServerListing, ServerTool},
 };
 
 /// Name of the file in the data directory.
@@ -115,33 +118,6 @@ struct ApprovalFile {
     /// Changes that the record does not have yet, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unrecorded: Vec<ApprovalChange>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ApprovedServer {
-    definition: Digest,
-    /// Absent in files of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    approved: Option<ApprovalNote>,
-    tools: BTreeMap<String, ApprovedTool>,
-}
-
-/// A tool as it was approved.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApprovedTool {
-    /// Digest of the tool as the server sent it.
-    pub digest: Digest,
-    /// Description for the model.
-    pub description: String,
-    /// JSON Schema of the arguments.
-    pub schema: Value,
-    /// JSON Schema of structured results; absent if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Value>,
-    /// Hints of the server.
-    pub annotations: Value,
 }
 
 /// State of a server's approval at one moment.
@@ -249,6 +225,14 @@ impl ApprovedServers {
         server.approved.as_ref().filter(|_| server.definition == definition.digest())
     }
 
+    /// Adds the times since which a server and its tools are approved as they are, for its definition as it is now.
+    pub(crate) fn add_times(&self, definition: &ServerDefinition, times: &mut ApprovalTimes) {
+        let server = self.file.servers.get(&definition.name);
+        if let Some(server) = server.filter(|server| server.definition == definition.digest()) {
+            server.add_times(&definition.name, times);
+        }
+    }
+
     /// Returns the names of all approved servers.
     pub fn server_names(&self) -> impl Iterator<Item = &str> {
         self.file.servers.keys().map(String::as_str)
@@ -311,10 +295,8 @@ impl ApprovedServers {
         origin: &ApprovalOrigin,
         at: Millis,
     ) -> Result<bool, ApprovalError> {
-        let tools = tools.iter().filter(|tool| tool.server == definition.name);
-        let tools = tools.map(|tool| (tool.name.clone(), ApprovedTool::from_server_tool(tool))).collect();
         let note = ApprovalNote { at, by: origin.person().cloned() };
-        let approved = ApprovedServer { definition: definition.digest(), approved: Some(note), tools };
+        let mut approved = ApprovedServer::new(definition, tools, note);
         let change = origin.person().map(|by| ApprovalChange {
             server: definition.name.clone(),
             change: ServerChange::Approved,
@@ -327,6 +309,9 @@ impl ApprovedServers {
             }
             file.unrecorded.extend(change);
             file.note_changed_tools(&definition.name, &approved);
+            if let Some(earlier) = file.servers.get(&definition.name) {
+                approved.keep_times(earlier);
+            }
             file.servers.insert(definition.name.clone(), approved);
             true
         })
@@ -456,32 +441,6 @@ impl ApprovalFile {
             approval: approval.map(|approval| Digest::hash_bytes(canonical_json(&approval).as_bytes())),
             revocations: self.revocations.get(server).copied().unwrap_or_default(),
         }
-    }
-}
-
-impl ApprovedTool {
-    fn from_server_tool(tool: &ServerTool) -> Self {
-        Self {
-            digest: tool.digest,
-            description: tool.description.clone(),
-            schema: tool.schema.clone(),
-            output_schema: tool.output_schema.clone(),
-            annotations: tool.annotations.clone(),
-        }
-    }
-
-    /// Returns the tool as it was approved; none if its name cannot be offered.
-    fn to_server_tool(&self, server: &str, name: &str) -> Option<ServerTool> {
-        Some(ServerTool {
-            server: server.to_owned(),
-            name: name.to_owned(),
-            offered_name: offered_name(server, name).ok()?,
-            description: self.description.clone(),
-            schema: self.schema.clone(),
-            output_schema: self.output_schema.clone(),
-            annotations: self.annotations.clone(),
-            digest: self.digest,
-        })
     }
 }
 

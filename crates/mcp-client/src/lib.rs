@@ -42,6 +42,7 @@ mod server_activity;
 mod server_permission;
 mod server_tools;
 mod servers;
+mod standing_approvals;
 mod text;
 mod tool_call;
 mod tool_caller;
@@ -51,8 +52,8 @@ pub use approval_requests::{
     request_changes, request_server, server_arguments,
 };
 pub use approvals::{
-    ApprovalChange, ApprovalError, ApprovalMark, ApprovalNote, ApprovalOrigin, ApprovedServers, ApprovedTool,
-    ServerApproval, ToolApproval,
+    ApprovalChange, ApprovalError, ApprovalMark, ApprovalNote, ApprovalOrigin, ApprovalTimes, ApprovedServers,
+    ApprovedTool, ServerApproval, ToolApproval,
 };
 pub use connection_monitor::{ProgressSink, ToolProgress};
 pub use definition::{BadDefinition, ClientCredentials, ServerDefinition, ServerTransport, ValueBinding};
@@ -63,10 +64,11 @@ pub use offered_tool::OfferedTool;
 pub use options::{McpLimits, McpOptions, STARTED_BY};
 pub use question_requests::{QuestionPlace, QuestionPlaces, QuestionRequests, withdraw_left_questions};
 pub use questions::{QuestionAnswer, QuestionAsker, ServerQuestion};
-pub use reading_tools::{is_reading_tool, reading_tools};
+pub use reading_tools::reading_tools;
 pub use resources::{ListedEntries, PromptArgument, PromptText, ServerPrompt, ServerResource};
 pub use server_activity::ServerActivity;
 pub use server_tools::{ApproveError, ApprovedNow, ComparedServer, ServerTools};
 pub use servers::McpServers;
+pub use standing_approvals::{grant_text, is_call_of, may_cover_server, may_cover_tool};
 pub use tool_call::CallOutcome;
 pub use tool_caller::ToolCaller;

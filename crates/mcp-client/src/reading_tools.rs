@@ -34,7 +34,7 @@ const SERVICE: &str = "mcp:_reading";
 const MOST_PROBLEMS: usize = 20;
 
 /// Reports whether a tool lists or reads the resources or prompts of the server that its argument `server` names.
-pub fn is_reading_tool(tool: &str) -> bool {
+pub(crate) fn is_reading_tool(tool: &str) -> bool {
     ReadOperation::ALL.iter().any(|operation| operation.name() == tool)
 }
 

@@ -12,7 +12,7 @@ use countersign_core::id::PrincipalId;
 use countersign_runtime::Clock;
 
 use crate::{
-    approvals::{ApprovalError, ApprovalOrigin, ApprovedServers, ServerApproval},
+    approvals::{ApprovalError, ApprovalOrigin, ApprovalTimes, ApprovedServers, ServerApproval},
     definition::ServerDefinition,
     error::McpError,
     listing::ServerListing,
@@ -37,6 +37,8 @@ pub struct ApprovedNow {
     pub tools: Vec<Arc<McpTool>>,
     /// The approved servers by name, also those without a tool.
     pub servers: BTreeMap<String, McpServers>,
+    /// Times since which they are approved as they are.
+    pub times: ApprovalTimes,
 }
 
 /// Tools of a server, and what of them is approved.
@@ -103,6 +105,7 @@ impl ServerTools {
         let mut now = ApprovedNow::default();
         for definition in self.servers.definitions().filter(|definition| approved.is_approved(definition)) {
             now.servers.insert(definition.name.clone(), servers.clone());
+            approved.add_times(definition, &mut now.times);
             let tools = approved.approved_tools(definition).into_iter();
             let tools = tools.map(|tool| McpTool::watched_by(servers.clone(), tool, Arc::clone(&self.refused)));
             now.tools.extend(tools.map(Arc::new));

@@ -19,6 +19,7 @@ use super::{AdapterCallback, OmpAdapter};
 use crate::{
     dialogs::{self, AnswerDraft, DialogStep, OpenDialog},
     event_encoder::{OpenEnd, UnfinishedRun, open_end},
+    outdated_approvals::SessionLog,
 };
 
 /// Time for the log before an answer that it did not take is requested again.
@@ -65,9 +66,17 @@ impl OmpAdapter {
     /// Resumes the work of another process: a run that waits, and its pending gates. Work that continues by itself starts after that, so
     /// that the host gets all of it.
     pub(crate) async fn resume_session(&mut self) {
-        // Before the gates are shown: questions that an earlier process left are none any more.
-        if let Some(seat) = &self.seat {
-            self.store.common.servers.ask_in(&seat.handle, &seat.id).await;
+        // Before the gates are shown: questions that an earlier process left are none any more, nor are gates of calls of tools that
+        // have another form by now.
+        let log = self.seat.as_ref().map(|seat| SessionLog {
+            handle: seat.handle.clone(),
+            session: seat.id.clone(),
+            lasting: self.store.lasting_reach(),
+        });
+        if let Some(log) = log {
+            let session = log.session.clone();
+            self.store.common.servers.ask_in(log).await;
+            self.store.common.offer_server_tools(&session).await;
         }
         self.report_state().await;
         if let Some(seat) = &self.seat {

@@ -38,6 +38,14 @@ impl GrantId {
     pub fn parse(text: &str) -> Option<Self> {
         Uuid::try_parse(text.strip_prefix("grant_").unwrap_or(text)).ok().map(Self)
     }
+
+    /// Returns the time at which the grant was given, which is in the id of each grant that an answer gave. None for another id.
+    pub fn given_at(self) -> Option<Millis> {
+        if self.0.get_version_num() != 7 {
+            return None;
+        }
+        u64::try_from(self.0.as_u128() >> 80).ok().map(Millis)
+    }
 }
 
 impl fmt::Display for GrantId {
@@ -284,9 +292,11 @@ impl GrantSet {
 mod tests {
     use serde_json::json;
 
-    use super::{GrantCoverage, GrantReach, GrantSet};
+    use uuid::Uuid;
+
+    use super::{GrantCoverage, GrantId, GrantReach, GrantSet};
     use crate::{
-        id::{PrincipalId, SessionId},
+        id::{IdGenerator, PrincipalId, SessionId},
         policy::testing::{bash, grant, grant_set, subject},
         time::Millis,
     };
@@ -314,6 +324,13 @@ mod tests {
                 assert_eq!(grant_set([grant]).covering_grant(subject, None, Millis(now)).is_some(), want, "{case}");
             }
         }
+    }
+
+    #[test]
+    fn the_id_of_a_grant_has_the_time_at_which_it_was_given() {
+        let given = Millis(1_700_000_000_123);
+        let id = GrantId::new(IdGenerator::new([1; 16]).next_uuid(given));
+        assert_eq!((id.given_at(), GrantId::new(Uuid::from_u128(7)).given_at()), (Some(given), None));
     }
 
     #[test]

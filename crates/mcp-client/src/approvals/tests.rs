@@ -8,7 +8,8 @@ use countersign_runtime::tools::GatewaySecrets;
 use serde_json::{Value, json};
 
 use super::{
-    ApprovalChange, ApprovalError, ApprovalNote, ApprovalOrigin, ApprovedServers, ServerApproval, ToolApproval,
+    ApprovalChange, ApprovalError, ApprovalNote, ApprovalOrigin, ApprovalTimes, ApprovedServers, ServerApproval,
+    ToolApproval,
 };
 use crate::{
     definition::{ServerDefinition, ServerTransport},
@@ -275,6 +276,34 @@ fn standing_approvals_do_not_pass_to_a_changed_tool() {
     assert_eq!(*open().changed_tools(), changed(&["write"]));
     open().forget_changed_tools(&changed(&["write"])).unwrap();
     assert!(open().changed_tools().is_empty() && open().revoked().is_empty());
+}
+
+#[test]
+fn a_tool_keeps_the_time_since_which_it_is_approved_until_it_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || ApprovedServers::open(folder.path()).unwrap();
+    let times = |arguments: &[&str], tools: &[(&str, &str)], at| {
+        let (seen, tools) = (open().mark("files"), listing(tools).tools);
+        let definition = definition(arguments);
+        assert!(open().approve(seen, &definition, &tools, &ApprovalOrigin::Gate, Millis(at)).unwrap());
+        let mut times = ApprovalTimes::default();
+        open().add_times(&definition, &mut times);
+        times
+    };
+    let want = |server, tools: &[(&str, u64)]| ApprovalTimes {
+        servers: [("files".to_owned(), Millis(server))].into(),
+        tools: tools.iter().map(|(tool, since)| (format!("mcp__files__{tool}"), Millis(*since))).collect(),
+    };
+    let before = [("read", "Reads."), ("list", "Lists."), ("old", "Old.")];
+    assert_eq!(times(&[], &before, 10), want(10, &[("read", 10), ("list", 10), ("old", 10)]));
+    let changed = [("read", "DELETES"), ("list", "Lists."), ("new", "New.")];
+    assert_eq!(times(&[], &changed, 20), want(10, &[("read", 20), ("list", 10), ("new", 20)]));
+    // A tool that was gone is approved anew.
+    assert_eq!(times(&[], &before, 30), want(10, &[("read", 30), ("list", 10), ("old", 30)]));
+    assert_eq!(times(&["/"], &before, 40), want(40, &[("read", 40), ("list", 40), ("old", 40)]));
+    let mut other = ApprovalTimes::default();
+    open().add_times(&definition(&[]), &mut other);
+    assert_eq!(other, ApprovalTimes::default());
 }
 
 #[test]
