@@ -3,6 +3,7 @@
 //! It must not approve by itself: a person sees the command before it starts, and every tool before it is offered.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead as _, IsTerminal as _, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -15,12 +16,12 @@ use countersign_core::id::PrincipalId;
 use countersign_gateway::{
     checkup,
     control::Request,
-    mcp_approvals::approval_report,
+    mcp_approvals::{ApprovalKey, approval_report, find_denied},
     mcp_status::transport_line,
     mcp_tools::{McpTools, server_options},
 };
 use countersign_mcp_client::{
-    ApprovalOrigin, ApprovedServers, ServerApproval, ServerDefinition, ServerListing, ToolApproval,
+    ApprovalOrigin, ApprovedServers, ServerApproval, ServerDefinition, ServerListing, ToolApproval, server_arguments,
 };
 use countersign_policy_admin::tool_catalog::ToolCatalog;
 use countersign_runtime::Clock;
@@ -29,10 +30,11 @@ use countersign_view::{LineMode, escape, escape_json, escape_rest, principals, t
 use serde_json::{Value, json};
 
 use crate::{
-    audit::{OutputFormat, block_on},
+    audit::{OutputFormat, block_on, open_record},
     config,
     control_client::ControlClient,
     data_dir::DataDir,
+    inspect::inspect_log,
     privileges,
     style::{ColourMode, TextStyle},
 };
@@ -110,6 +112,7 @@ pub(crate) fn with_tools<T>(
 
 fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let approved = ApprovedServers::open(&config.storage.folder)?;
+    let denied = denied_servers(config, &approved);
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
         let rows = config.mcp_servers.iter().map(|server| {
@@ -117,7 +120,7 @@ fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Res
             let note = approved.approval_note(&definition);
             json!({
                 "server": server.name,
-                "state": approval_state(&approved, server),
+                "state": approval_state(&approved, &denied, server),
                 "transport": transport_line(server),
                 "tools": approved_names(&approved, server),
                 "approved_at": note.map(|note| format_iso(note.at)),
@@ -133,10 +136,11 @@ fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Res
     let paint = ColourMode::for_stdout();
     for server in &config.mcp_servers {
         let name = paint.apply_style(TextStyle::Strong, &server.name);
-        let state = approval_state(&approved, server);
+        let state = approval_state(&approved, &denied, server);
         let more = match state {
             "approved" => approved_line(&approved, server),
             "off" => "switched off in the configuration (enabled: false)".to_owned(),
+            "denied" => "denied: its approval was requested and denied".to_owned(),
             "changed" => "not approved: its command or address changed since you approved it".to_owned(),
             _ => "not approved yet".to_owned(),
         };
@@ -161,11 +165,32 @@ fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the servers whose approval was denied as they are configured now. None if the record cannot be read.
+fn denied_servers(config: &Config, approved: &ApprovedServers) -> BTreeSet<String> {
+    let enabled = config.mcp_servers.iter().filter(|server| server.enabled).map(ServerDefinition::from);
+    let unapproved = enabled.filter(|definition| !approved.is_approved(definition));
+    let keys = unapproved.map(|definition| {
+        let arguments = server_arguments(&definition, approved.revocations(&definition.name));
+        ApprovalKey::new(&definition.name, &arguments)
+    });
+    let keys: Vec<ApprovalKey> = keys.collect();
+    if keys.is_empty() {
+        return BTreeSet::new();
+    }
+    if let Some(mut gateway) = ControlClient::connect(&config.storage.folder) {
+        let denied = gateway.send_request(&Request::DeniedMcp { keys }).ok();
+        return denied.and_then(|denied| serde_json::from_value(denied).ok()).unwrap_or_default();
+    }
+    let read = block_on(async { inspect_log(&open_record(&config.storage.log)?).await });
+    read.map(|engine| find_denied(&engine, keys)).unwrap_or_default()
+}
+
 /// Returns the state of a server's approval, as programs read it.
-fn approval_state(approved: &ApprovedServers, server: &McpServerConfig) -> &'static str {
+fn approval_state(approved: &ApprovedServers, denied: &BTreeSet<String>, server: &McpServerConfig) -> &'static str {
     match (server.enabled, approved.is_approved(&ServerDefinition::from(server))) {
         (false, _) => "off",
         (true, true) => "approved",
+        (true, false) if denied.contains(&server.name) => "denied",
         (true, false) if approved.server_names().any(|name| name == server.name) => "changed",
         (true, false) => "not approved",
     }

@@ -24,6 +24,8 @@ use countersign_view::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::mcp_approvals::{self, ApprovalKey};
+
 pub(crate) use bound_socket::{BoundSocket, PeerCheck};
 pub use countersign_adapter_acp::ConnectionOptions as AcpOptions;
 pub use countersign_adapter_hooks::{
@@ -104,6 +106,11 @@ pub enum Request {
         /// Name of the server.
         server: String,
     },
+    /// Names of the MCP servers whose approval was denied.
+    DeniedMcp {
+        /// Keys of the requests for their approval.
+        keys: Vec<ApprovalKey>,
+    },
     /// Revokes a grant or a denial.
     Revoke {
         /// Id.
@@ -154,6 +161,7 @@ async fn execute_request(handle: &OwnerHandle, request: Request, by: &PrincipalI
             let ids = |engine: &Engine| engine.waiting_for_hosts().map(|session| json!(session.id())).collect();
             read_engine(&source, ids).await
         }
+        Request::DeniedMcp { keys } => Ok(json!(mcp_approvals::denied_servers(handle, keys).await)),
         Request::Attach(_) => Err("an attach request needs a connection of its own".to_owned()),
         Request::ReloadMcp { .. } => Err("approvals are handled by the socket, not here".to_owned()),
         Request::Acp(_) => Err("an editor needs a connection of its own".to_owned()),

@@ -2,15 +2,15 @@
 //!
 //! It must not decide: policy judges the request, and a person answers its gate.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use countersign_core::{
     call::CallDetails,
-    engine::{Command, Engine},
+    engine::{Command, Engine, ResidencyScope},
     id::{GateId, PrincipalId, SessionId},
     session::{self, Settings as SessionSettings},
 };
-pub use countersign_mcp_client::approval_report;
+pub use countersign_mcp_client::{ApprovalKey, approval_report};
 use countersign_mcp_client::{
     self as mcp_client, ApprovalChange, ApprovalRequester, SERVER_TOOL, ServerDefinition, TOOLS_TOOL,
 };
@@ -59,6 +59,22 @@ pub(crate) async fn request_server(
 ) -> Result<(), OwnerError> {
     let requests = handle.source(InboxLane::Request);
     mcp_client::request_server(&requests, &requester(tools, approval_timeout), definition, revocations).await
+}
+
+/// Returns the servers whose last request for their approval, with the arguments of its key, was denied. None if the record cannot be read.
+pub(crate) async fn denied_servers(handle: &OwnerHandle, keys: Vec<ApprovalKey>) -> BTreeSet<String> {
+    if keys.is_empty() {
+        return BTreeSet::new();
+    }
+    let scope = ResidencyScope::Session(SessionId::new(REQUESTER));
+    let read = handle.source(InboxLane::Request).read_of(scope, move |engine| find_denied(engine, keys)).await;
+    read.map(|(denied, _)| denied).unwrap_or_default()
+}
+
+/// Returns the servers whose last request for their approval, with the arguments of its key, was denied.
+pub fn find_denied(engine: &Engine, keys: Vec<ApprovalKey>) -> BTreeSet<String> {
+    let session = SessionId::new(REQUESTER);
+    keys.into_iter().filter(|key| key.is_denied(engine, &session)).map(|key| key.server).collect()
 }
 
 /// Records the changes of approvals that persons made outside of gates, also while no gateway ran. Those that were recorded when

@@ -7,8 +7,8 @@ use std::{borrow::Cow, sync::Arc};
 use countersign_config::{Config, McpServerConfig, McpTransportConfig, redacted_address, redacted_arguments};
 use countersign_core::id::PrincipalId;
 use countersign_mcp_client::{
-    ApprovedServers, ServerActivity, ServerDefinition, ServerListing, ServerTool, ToolApproval, is_unchanged,
-    server_arguments,
+    ApprovalKey, ApprovedServers, ServerActivity, ServerDefinition, ServerListing, ServerTool, ToolApproval,
+    is_unchanged, server_arguments,
 };
 use countersign_runtime::OwnerHandle;
 use countersign_view::mcp_server_status::{
@@ -70,6 +70,18 @@ impl GatewayMcpServers {
         }
     }
 
+    /// Notes the denials of servers that are not approved.
+    async fn mark_denied(&self, rows: &mut [McpServerRow]) {
+        let is_open = |row: &&McpServerRow| {
+            row.activity != McpActivity::Disabled && !matches!(row.approval, McpApproval::Approved { .. })
+        };
+        let keys = rows.iter().filter(is_open).map(|row| ApprovalKey::new(&row.name, &row.request)).collect();
+        let denied = mcp_approvals::denied_servers(&self.handle, keys).await;
+        for row in rows.iter_mut().filter(|row| denied.contains(&row.name)) {
+            row.approval = McpApproval::Denied;
+        }
+    }
+
     fn find_definition(&self, server: &str) -> Result<&ServerDefinition, String> {
         self.tools.definition(server).ok_or_else(|| format!("no MCP server {server} is configured and switched on"))
     }
@@ -111,8 +123,11 @@ impl GatewayMcpServers {
 impl McpServerStatus for GatewayMcpServers {
     fn list_servers(self: Arc<Self>) -> BoxFuture<'static, Result<Vec<McpServerRow>, String>> {
         Box::pin(async move {
-            let read = tokio::task::spawn_blocking(move || self.read_rows());
-            read.await.unwrap_or_else(|error| Err(error.to_string()))
+            let servers = Arc::clone(&self);
+            let read = tokio::task::spawn_blocking(move || servers.read_rows()).await;
+            let mut rows = read.unwrap_or_else(|error| Err(error.to_string()))?;
+            self.mark_denied(&mut rows).await;
+            Ok(rows)
         })
     }
 

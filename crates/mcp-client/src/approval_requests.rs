@@ -7,13 +7,14 @@ use std::sync::Arc;
 use countersign_core::{
     call::{self, AgentRequest, CallDetails, CallEnd, RequestExecutor},
     digest::{Digest, canonical_json},
-    engine::{Command, CommandError, EngineReply},
+    engine::{Command, CommandError, Engine, EngineReply},
     id::{PrincipalId, SessionId},
-    session,
+    session::{self, Session},
     tool::{RepeatMode, ToolEffect},
 };
 use countersign_runtime::{CommandSource, OwnerError, ServiceOutcome};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -45,6 +46,36 @@ pub struct ApprovalRequester {
     pub door: Arc<str>,
     /// Service of the requests. No tool of a server has it.
     pub service: Arc<str>,
+}
+
+/// Key of the requests to approve a server as it is defined, by which their ends are found in a record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalKey {
+    /// Name of the server.
+    pub server: String,
+    /// Beginning of the keys of the requests. The number of the request follows.
+    prefix: String,
+}
+
+impl ApprovalKey {
+    /// Creates the key of requests with these arguments: [`server_arguments`].
+    pub fn new(server: &str, arguments: &Map<String, Value>) -> Self {
+        Self { server: server.to_owned(), prefix: key_prefix(SERVER_TOOL, server, arguments) }
+    }
+
+    /// Reports whether the last of the requests in a session was denied, by a person or by a rule.
+    pub fn is_denied(&self, engine: &Engine, session: &SessionId) -> bool {
+        let Some(requests) = engine.state().session(session).and_then(Session::agent_requests) else { return false };
+        let of_number = |number| requests.keyed_request(&format!("{}{number}", self.prefix));
+        let last = (1..=MOST_EARLIER).map_while(of_number).last();
+        last.is_some_and(|request| matches!(request.over, Some((CallEnd::Refused | CallEnd::Denied, _))))
+    }
+}
+
+/// Returns the beginning of the keys of requests. It stands for exactly what is shown.
+fn key_prefix(tool: &str, server: &str, arguments: &Map<String, Value>) -> String {
+    let digest = Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes());
+    format!("{tool}:{server}:{digest}:")
 }
 
 /// Meaning of an earlier refusal of the same request.
@@ -164,10 +195,9 @@ impl ApprovalRequester {
         arguments: Map<String, Value>,
         refusal: EarlierRefusal,
     ) -> Result<(), OwnerError> {
-        // A key stands for exactly what is shown.
-        let digest = Digest::hash_bytes(canonical_json(&Value::Object(arguments.clone())).as_bytes());
+        let prefix = key_prefix(tool, server, &arguments);
         for number in 1..=MOST_EARLIER {
-            let key = format!("{tool}:{server}:{digest}:{number}");
+            let key = format!("{prefix}{number}");
             let request = AgentRequest {
                 session: self.session.clone(),
                 principal: self.principal.clone(),

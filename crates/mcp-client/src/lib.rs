@@ -48,8 +48,8 @@ mod tool_call;
 mod tool_caller;
 
 pub use approval_requests::{
-    ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, approval_report, carry_out, is_unchanged, request_approvals,
-    request_changes, request_server, server_arguments,
+    ApprovalKey, ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, approval_report, carry_out, is_unchanged,
+    request_approvals, request_changes, request_server, server_arguments,
 };
 pub use approvals::{
     ApprovalChange, ApprovalError, ApprovalMark, ApprovalNote, ApprovalOrigin, ApprovalTimes, ApprovedServers,

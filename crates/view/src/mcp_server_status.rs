@@ -86,6 +86,8 @@ pub struct McpServerRow {
 pub enum McpApproval {
     /// None.
     Missing,
+    /// None, and the last request for it was denied.
+    Denied,
     /// Of another definition: none of its tools counts as approved.
     OtherDefinition,
     /// Approved as it is configured.

@@ -40,13 +40,14 @@ pub(crate) struct McpServerBody {
     tools: Vec<McpToolBody>,
 }
 
-/// Approval of an MCP server: approved as it is configured, approved with another definition, or not approved.
+/// Approval of an MCP server: approved as it is configured, approved with another definition, denied as it is configured, or none of them.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 enum McpApprovalWord {
     Approved,
     Changed,
+    Denied,
     Missing,
 }
 
@@ -89,6 +90,7 @@ impl From<McpServerRow> for McpServerBody {
     fn from(row: McpServerRow) -> Self {
         let (approval, approved_at, approved_by) = match row.approval {
             McpApproval::Missing => (McpApprovalWord::Missing, None, None),
+            McpApproval::Denied => (McpApprovalWord::Denied, None, None),
             McpApproval::OtherDefinition => (McpApprovalWord::Changed, None, None),
             McpApproval::Approved { at, by } => (McpApprovalWord::Approved, at.map(format_iso), by),
         };

@@ -349,15 +349,17 @@ fn mcp_servers_are_listed_and_none_is_started() {
     let gateway = GatewayServer::start(&place);
     let reader = program(&place, &gateway, "reader", "read");
     let listed = reader.get_body("/api/v1/mcp-servers");
-    let server = |name: &str, transport: &str, address: &str, state: &str| {
+    let server = |name: &str, transport: &str, address: &str, approval: &str, state: &str| {
         json!({
-            "name": name, "transport": transport, "address": address, "approval": "missing", "approved_at": null,
+            "name": name, "transport": transport, "address": address, "approval": approval, "approved_at": null,
             "approved_by": null, "state": state, "protocol": null, "problem": null, "tools": [],
         })
     };
-    let files = server("files", "stdio", "no-such-program 'a b'", "idle");
-    let off = server("off", "http", "https://mcp.example/x", "disabled");
-    assert_eq!(listed, json!({ "servers": [files, off] }));
+    let files = |approval: &str| server("files", "stdio", "no-such-program 'a b'", approval, "idle");
+    let off = server("off", "http", "https://mcp.example/x", "missing", "disabled");
+    assert_eq!(listed, json!({ "servers": [files("missing"), off] }));
+    place.deny_gate(&place.wait_gate());
+    assert_eq!(reader.get_body("/api/v1/mcp-servers"), json!({ "servers": [files("denied"), off] }));
     let caller = program(&place, &gateway, "caller", "call");
     is_problem(&caller.get("/api/v1/mcp-servers"), 403, "does not have the scope read");
 }

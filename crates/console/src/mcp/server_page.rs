@@ -134,8 +134,11 @@ fn facts(ctx: &PageContext, server: &McpServerRow, history: &ServerHistory) -> M
 
 /// Renders the time of the approval and its author, with a link to the decision.
 fn approval_text(ctx: &PageContext, approval: &McpApproval, decision: Option<&PastCall>) -> Markup {
-    let McpApproval::Approved { at, by } = approval else {
-        return html! { @if *approval == McpApproval::OtherDefinition { "with another definition" } @else { "no" } };
+    let (at, by) = match approval {
+        McpApproval::Approved { at, by } => (at, by),
+        McpApproval::OtherDefinition => return html! { "with another definition" },
+        McpApproval::Denied => return html! { "no, denied" },
+        McpApproval::Missing => return html! { "no" },
     };
     html! {
         @match at { Some(at) => { (time_element(*at)) }, None => "yes" }

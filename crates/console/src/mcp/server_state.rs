@@ -116,6 +116,8 @@ impl ServerState {
                 Some(call) if call.end.is_none() => Self::Starting,
                 Some(call) if is_denied(call) => Self::Denied,
                 Some(call) if has_failed(call) => Self::StartFailed,
+                // The request is older than the history.
+                None if server.approval == McpApproval::Denied => Self::Denied,
                 Some(_) | None => Self::NotApproved,
             };
         }
@@ -238,6 +240,7 @@ mod tests {
         for (approval, activity, tool, want, note) in [
             (approved(), McpActivity::Disabled, as_approved(), ServerState::Disabled, "enabled is false"),
             (McpApproval::Missing, McpActivity::Idle, as_approved(), ServerState::NotApproved, "does not start"),
+            (McpApproval::Denied, McpActivity::Idle, as_approved(), ServerState::Denied, "not requested again"),
             (
                 McpApproval::OtherDefinition,
                 McpActivity::Idle,

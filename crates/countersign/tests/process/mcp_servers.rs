@@ -128,6 +128,19 @@ fn a_denied_server_is_never_started_and_not_requested_again() {
     assert!(!fixture.place.folder.join("data/mcp/files").exists() && !fixture.approvals().exists());
     let (_, listed) = fixture.servers(&["list"]);
     assert!(listed.contains("request it again after a denial") && !listed.contains("pending"), "{listed}");
+    assert!(listed.contains("files  denied"), "{listed}");
+    let state = || {
+        let listed = fixture.place.run(&["mcp-servers", "list", "--json", "--config", "config.yaml"]).json();
+        listed[0]["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state(), "denied");
+    gateway.kill();
+    assert_eq!(state(), "denied", "without a gateway");
+    // Nobody denied it as it is defined now.
+    let config = fixture.place.folder.join("config.yaml");
+    let changed = fs::read_to_string(&config).unwrap().replace("cwd: share", "cwd: share, env: { MODE: other }");
+    fs::write(&config, changed).unwrap();
+    assert_eq!(state(), "not approved");
 }
 
 #[test]

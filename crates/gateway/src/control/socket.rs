@@ -307,6 +307,7 @@ const fn is_for_agents(request: &Request) -> bool {
         | Request::Acp(_)
         | Request::LogLevel { .. }
         | Request::ReloadMcp { .. }
+        | Request::DeniedMcp { .. }
         | Request::Revoke { .. } => false,
     }
 }

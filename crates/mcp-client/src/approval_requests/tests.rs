@@ -1,13 +1,27 @@
+use std::{path::Path, sync::Arc, time::Duration};
+
 use countersign_core::{
     call::{CallDetails, RequestContent},
+    engine::{ActiveRules, Command, ResumeMode},
+    gate::{self, Gate, GateReply, IdentityMap},
     id::{PrincipalId, SessionId},
+    policy::{CompiledRules, DefaultPolicy, PathContext},
+    session::{self, ModelRef},
+    time::Millis,
+    tool::ToolSpec,
 };
-use countersign_runtime::{Clock, ServiceOutcome};
+use countersign_runtime::{
+    Clock, InboxLane, OwnerHandle, OwnerOptions, ResolvedModel, RunEnvironment, ServiceOutcome,
+    store::MemoryLog,
+    system_entropy,
+    tools::{self, ToolRegistry},
+};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::{
-    ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, carry_out, server_arguments, tools_arguments as arguments_of_tools,
+    ApprovalKey, ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, carry_out, request_approvals, request_server,
+    server_arguments, tools_arguments as arguments_of_tools,
 };
 use crate::{
     approvals::{ApprovalOrigin, ApprovedServers},
@@ -187,4 +201,80 @@ async fn a_request_shows_all_of_what_is_new_or_changed() {
     });
     assert_eq!(shown["new"], json!({ "shut": want }));
     assert_eq!(shown["definition"], before.definition().digest().to_string());
+}
+
+/// Environment without a model.
+struct NoModel;
+
+impl RunEnvironment for NoModel {
+    fn resolve_model(&self, _: &ModelRef) -> Result<ResolvedModel, String> {
+        Err("there is no model".to_owned())
+    }
+
+    fn tool_registry(&self, _: &SessionId) -> Arc<ToolRegistry> {
+        Arc::new(ToolRegistry::standard())
+    }
+
+    fn system_prompt(&self, _: &SessionId, _: &str, _: &[&ToolSpec]) -> String {
+        String::new()
+    }
+
+    fn tool_context(&self, _: &SessionId, cwd: &str) -> tools::ToolContext {
+        let launcher = tools::exec::ExecLauncher::new(Path::new("/bin/false"));
+        let environment = tools::CommandEnvironment::clean_with([]);
+        let (roots, shell) = (tools::AllowedRoots::whole_filesystem([]), tools::SessionShell::new(launcher));
+        tools::ToolContext::new(cwd.into(), roots, environment, shell)
+    }
+}
+
+async fn open_log() -> OwnerHandle {
+    let rules = ActiveRules {
+        compiled: CompiledRules::default(),
+        default_policy: DefaultPolicy::Gateway,
+        path_context: PathContext::default(),
+        people: IdentityMap::default(),
+    };
+    let options = OwnerOptions {
+        rules,
+        resume: ResumeMode::Go,
+        clock: Clock::starting_at(Millis(1_000)),
+        entropy: system_entropy(),
+        environment: Arc::new(NoModel),
+        merge: Duration::ZERO,
+        idle: None,
+    };
+    OwnerHandle::open(MemoryLog::new().into(), options).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_denied_server_is_known_as_denied_until_its_definition_changes() {
+    let (fixture, handle) = (Fixture::new(json!([tool("open")])), open_log().await);
+    let source = handle.source(InboxLane::Request);
+    let opening = session::Command::Open {
+        cwd: String::new(),
+        name: None,
+        parent: None,
+        door: None,
+        settings: Box::default(),
+    };
+    let requester = ApprovalRequester { opening: Some(opening), ..requester() };
+    let is_denied = async |arguments: Map<String, Value>| {
+        let (key, session) = (ApprovalKey::new("box", &arguments), requester.session.clone());
+        source.read_state(move |engine| key.is_denied(engine, &session)).await.unwrap().0
+    };
+    let shown = server_arguments(fixture.definition(), 0);
+    assert!(!is_denied(shown.clone()).await, "it was not requested");
+    request_approvals(&source, &requester, &fixture.tools).await.unwrap();
+    assert!(!is_denied(shown.clone()).await, "its gate is pending");
+    let pending = source.read_state(|engine| engine.state().pending_gates().map(Gate::id).collect::<Vec<_>>());
+    let gate = pending.await.unwrap().0[0];
+    let answer = GateReply::Deny { reason: None };
+    let denial = gate::Command::Answer { gate, answer, by: PrincipalId::new("ana"), key: None };
+    source.send_command(Command::Gate(denial)).await.unwrap();
+    assert!(is_denied(shown.clone()).await);
+    assert!(!is_denied(server_arguments(fixture.definition(), 1)).await, "it was revoked since");
+    // The denial is also that of a repeated request.
+    request_server(&source, &requester, fixture.definition(), 0).await.unwrap();
+    assert!(is_denied(shown).await);
+    handle.close().await;
 }
