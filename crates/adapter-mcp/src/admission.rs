@@ -75,6 +75,11 @@ impl<T> OpenRequests<T> {
         Some(value)
     }
 
+    /// Reports whether the client cancelled a request.
+    pub(super) fn is_cancelled(&self, id: &RequestId) -> bool {
+        self.cancelled.contains(id)
+    }
+
     /// Removes all requests, and returns their values.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.open.drain().map(|(_, value)| value)
@@ -201,6 +206,7 @@ mod tests {
         assert_eq!(requests.finish(&one), Some('a'));
         assert!(requests.admit(&one, 'd').is_ok());
         assert_eq!((requests.cancel(&one), requests.cancel(&one)), (Some('d'), None));
+        assert_eq!((requests.is_cancelled(&one), requests.is_cancelled(&two)), (true, false));
         assert!(requests.admit(&one, 'e').is_err(), "the service may still reply to the cancelled one");
         assert_eq!(requests.finish(&two), Some('b'));
         assert!(requests.is_empty());

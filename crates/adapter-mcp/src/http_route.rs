@@ -25,7 +25,7 @@ use rmcp::{
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use serde_json::json;
-use tokio_util::task::task_tracker::TaskTrackerToken;
+use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
 use crate::{
     adapter::McpAdapter,
@@ -121,6 +121,8 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
     };
     let refusal = RefusalSlot::default();
     request.extensions_mut().insert(origin);
+    // The stream of its session abandons it if the session ends before the reply.
+    request.extensions_mut().insert(delivery.clone());
     request.extensions_mut().insert(refusal.clone());
     let response = Box::pin(route.service.handle(request)).await.map(Body::new);
     match refusal.take() {
@@ -139,7 +141,10 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
     if axum::body::HttpBody::size_hint(response.body()).exact().is_some() {
         return response;
     }
-    response.map(|body| Body::from_stream(DeliveredBody { frames: body.into_data_stream(), delivery, _reply: reply }))
+    let end = route.adapter.http_end.clone();
+    response.map(|body| {
+        Body::from_stream(DeliveredBody { frames: body.into_data_stream(), delivery, end, _reply: reply })
+    })
 }
 
 fn credentials(headers: &HeaderMap) -> HeaderMap {
@@ -166,6 +171,8 @@ fn problem(status: StatusCode, text: &str) -> Response {
 struct DeliveredBody {
     frames: BodyDataStream,
     delivery: Delivery,
+    /// Cancelled when the gateway cuts replies off.
+    end: CancellationToken,
     /// Lets the close wait for the reply to a request.
     _reply: Option<TaskTrackerToken>,
 }
@@ -176,7 +183,8 @@ impl Stream for DeliveredBody {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let frame = std::task::ready!(Pin::new(&mut self.frames).poll_next(context));
         if frame.is_none() {
-            self.delivery.confirm();
+            // A reply that was cut off is fetched by the same call, repeated.
+            if self.end.is_cancelled() { self.delivery.abandon() } else { self.delivery.confirm() }
         }
         Poll::Ready(frame)
     }

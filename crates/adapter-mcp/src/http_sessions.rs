@@ -18,6 +18,9 @@ pub(super) const MOST_SESSIONS: usize = 64;
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Shortest time without messages after which a session ends.
 const SHORTEST_IDLE: Duration = Duration::from_secs(3600);
+/// Error of calls whose session ends with its token.
+const NO_TOKEN: &str = "the session has ended: its token was removed or has expired; to get the outcome of the call, repeat it with a \
+                        valid token of the same name";
 
 /// Sessions over HTTP.
 pub(super) struct HttpSessions {
@@ -83,6 +86,13 @@ impl HttpSessions {
         let _ = self.manager.close_session(&session.into()).await;
     }
 
+    /// Ends a session whose token is removed or out of date. Its calls get that as their error.
+    pub(super) async fn end_unauthorized(&self, session: &str) {
+        self.known.lock().remove(session);
+        // As above.
+        let _ = self.manager.end_session(&session.into(), NO_TOKEN).await;
+    }
+
     /// Ends sessions whose token is removed or out of date, until `end`.
     pub(super) async fn watch_tokens(self: Arc<Self>, auth: Arc<WebAuth>, end: CancellationToken) {
         loop {
@@ -91,12 +101,12 @@ impl HttpSessions {
                 () = end.cancelled() => return,
             }
             let ended: Vec<String> = {
-                let mut known = self.known.lock();
-                let is_over = |_: &String, one: &mut HttpSession| !may_call(&auth, &one.shown, &one.principal);
-                known.extract_if(is_over).map(|(id, _)| id).collect()
+                let known = self.known.lock();
+                let is_over = |one: &HttpSession| !may_call(&auth, &one.shown, &one.principal);
+                known.iter().filter(|(_, one)| is_over(one)).map(|(id, _)| id.clone()).collect()
             };
             for session in ended {
-                self.close(&session).await;
+                self.end_unauthorized(&session).await;
             }
             self.forget_ended().await;
         }

@@ -13,6 +13,7 @@ mod http_route;
 mod http_sessions;
 mod limits;
 mod own_tools;
+mod reply_stream;
 mod requests;
 mod server;
 mod session_manager;

@@ -2,9 +2,14 @@
 //!
 //! It must not know principals or tokens.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use axum::http::request::Parts;
+use countersign_foreign_calls::Delivery;
 use futures_util::Stream;
 use parking_lot::Mutex;
 use rmcp::{
@@ -25,7 +30,13 @@ use rmcp::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{FaultReply, OpenRequests, replied_id};
+use crate::{
+    admission::{FaultReply, OpenRequests, replied_id},
+    reply_stream::{MissingReply, ReplyStream},
+};
+
+/// Reason of a session that ended by itself or by its client.
+const ENDED: &str = "the session has ended; to get the outcome of the call, repeat it in a new session";
 
 /// Reason why a session does not take a request.
 #[derive(Clone, Debug)]
@@ -76,13 +87,38 @@ impl From<LocalSessionManagerError> for SessionError {
 /// Reply of a request that is on its way. The token is cancelled once the session has sent it.
 type OutgoingReply = Option<CancellationToken>;
 
-/// Open requests of one session. `None` once it is to end.
-type SessionRequests = Arc<Mutex<Option<OpenRequests<OutgoingReply>>>>;
+/// Requests of one session.
+pub(super) struct SessionRequests {
+    /// The open ones. `None` once the session is to end.
+    open: Mutex<Option<OpenRequests<OutgoingReply>>>,
+    /// Reason why the session ended, if it did not end by itself.
+    end: OnceLock<&'static str>,
+}
+
+impl SessionRequests {
+    fn new() -> Self {
+        Self { open: Mutex::new(Some(OpenRequests::default())), end: OnceLock::new() }
+    }
+
+    /// Removes a request that gets its reply now.
+    fn finish(&self, id: &RequestId) {
+        if let Some(open) = self.open.lock().as_mut() {
+            open.finish(id);
+        }
+    }
+
+    /// Returns the reason why a request gets no reply after the end of its stream. None if the client cancelled it.
+    fn missing_reply(&self, id: &RequestId) -> Option<&'static str> {
+        let is_cancelled = self.open.lock().as_ref().is_some_and(|open| open.is_cancelled(id));
+        (!is_cancelled).then(|| self.end.get().copied().unwrap_or(ENDED))
+    }
+}
+
 
 /// Sessions with their open requests.
 pub(super) struct HttpSessionManager {
     local: LocalSessionManager,
-    requests: Mutex<HashMap<SessionId, SessionRequests>>,
+    requests: Mutex<HashMap<SessionId, Arc<SessionRequests>>>,
 }
 
 impl HttpSessionManager {
@@ -100,23 +136,35 @@ impl HttpSessionManager {
     /// Lets a session take no more requests, if none is open. The caller closes it then.
     pub(super) fn stop_if_idle(&self, session: &str) -> bool {
         let Some(requests) = self.requests.lock().get(session).cloned() else { return true };
-        let mut requests = requests.lock();
-        let is_idle = requests.as_ref().is_none_or(OpenRequests::is_empty);
+        let mut open = requests.open.lock();
+        let is_idle = open.as_ref().is_none_or(OpenRequests::is_empty);
         if is_idle {
-            *requests = None;
+            *open = None;
         }
         is_idle
     }
 
+    /// Ends a session. Requests without a reply get the reason as their error.
+    pub(super) async fn end_session(&self, session: &SessionId, reason: &'static str) -> Result<(), SessionError> {
+        if let Some(requests) = self.requests.lock().get(session) {
+            requests.end.get_or_init(|| reason);
+        }
+        self.close_session(session).await
+    }
+
     /// Adds a request to a session.
-    pub(super) async fn admit(&self, session: &SessionId, id: &RequestId) -> Result<SessionRequests, SessionRefusal> {
+    pub(super) async fn admit(
+        &self,
+        session: &SessionId,
+        id: &RequestId,
+    ) -> Result<Arc<SessionRequests>, SessionRefusal> {
         let requests = self.requests.lock().get(session).cloned().ok_or(SessionRefusal::Ended)?;
-        let outgoing = requests.lock().as_mut().and_then(|requests| requests.value_mut(id)?.clone());
+        let outgoing = requests.open.lock().as_mut().and_then(|open| open.value_mut(id)?.clone());
         if let Some(replied) = outgoing {
             // The client may have read the reply already, and use its id again.
             replied.cancelled().await;
         }
-        requests.lock().as_mut().ok_or(SessionRefusal::Ended)?.admit(id, None).map_err(SessionRefusal::Fault)?;
+        requests.open.lock().as_mut().ok_or(SessionRefusal::Ended)?.admit(id, None).map_err(SessionRefusal::Fault)?;
         Ok(requests)
     }
 }
@@ -127,7 +175,7 @@ impl SessionManager for HttpSessionManager {
 
     async fn create_session(&self) -> Result<(SessionId, SessionTransport), SessionError> {
         let (session, transport) = self.local.create_session().await?;
-        let requests: SessionRequests = Arc::new(Mutex::new(Some(OpenRequests::default())));
+        let requests = Arc::new(SessionRequests::new());
         self.requests.lock().insert(Arc::clone(&session), Arc::clone(&requests));
         Ok((session, SessionTransport { transport, requests }))
     }
@@ -154,24 +202,31 @@ impl SessionManager for HttpSessionManager {
         session: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        let admitted = match &message {
-            JsonRpcMessage::Request(request) => match self.admit(session, &request.id).await {
-                Ok(requests) => Some((requests, request.id.clone())),
-                Err(refusal) => {
-                    let parts = request.request.extensions().get::<Parts>();
-                    if let Some(slot) = parts.and_then(|parts| parts.extensions.get::<RefusalSlot>()) {
-                        *slot.0.lock() = Some(refusal);
-                    }
-                    return Err(SessionError::Refused);
+        // rmcp makes a stream for requests alone.
+        let JsonRpcMessage::Request(request) = &message else { return Err(SessionError::Refused) };
+        let id = request.id.clone();
+        let parts = request.request.extensions().get::<Parts>();
+        let delivery = parts.and_then(|parts| parts.extensions.get::<Delivery>()).cloned();
+        let slot = parts.and_then(|parts| parts.extensions.get::<RefusalSlot>()).cloned();
+        let requests = match self.admit(session, &id).await {
+            Ok(requests) => requests,
+            Err(refusal) => {
+                if let Some(slot) = slot {
+                    *slot.0.lock() = Some(refusal);
                 }
-            },
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
+                return Err(SessionError::Refused);
+            }
         };
-        let stream = self.local.create_stream(session, message).await;
-        if let (Err(_), Some((requests, id))) = (&stream, admitted) {
-            finish(&requests, &id);
-        }
-        Ok(stream?)
+        let messages = match self.local.create_stream(session, message).await {
+            Ok(messages) => messages,
+            Err(error) => {
+                requests.finish(&id);
+                return Err(error.into());
+            }
+        };
+        let meant = id.clone();
+        let missing: MissingReply = Box::new(move || requests.missing_reply(&meant));
+        Ok(ReplyStream::new(messages, id, missing, delivery))
     }
 
     async fn accept_message(&self, session: &SessionId, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
@@ -179,9 +234,9 @@ impl SessionManager for HttpSessionManager {
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
             && let Some(id) = &cancelled.params.request_id
             && let Some(requests) = self.requests.lock().get(session).cloned()
-            && let Some(requests) = requests.lock().as_mut()
+            && let Some(open) = requests.open.lock().as_mut()
         {
-            requests.cancel(id);
+            open.cancel(id);
         }
         Ok(self.local.accept_message(session, message).await?)
     }
@@ -205,7 +260,7 @@ impl SessionManager for HttpSessionManager {
 /// Transport of one session, which frees the id of a request after its reply.
 pub(super) struct SessionTransport {
     transport: WorkerTransport<LocalSessionWorker>,
-    requests: SessionRequests,
+    requests: Arc<SessionRequests>,
 }
 
 impl Transport<RoleServer> for SessionTransport {
@@ -218,8 +273,8 @@ impl Transport<RoleServer> for SessionTransport {
         let id = replied_id(&message).cloned();
         let (requests, replied) = (Arc::clone(&self.requests), CancellationToken::new());
         if let Some(id) = &id
-            && let Some(requests) = requests.lock().as_mut()
-            && let Some(outgoing) = requests.value_mut(id)
+            && let Some(open) = requests.open.lock().as_mut()
+            && let Some(outgoing) = open.value_mut(id)
         {
             *outgoing = Some(replied.clone());
         }
@@ -228,7 +283,7 @@ impl Transport<RoleServer> for SessionTransport {
             let _replied = replied.drop_guard();
             // The session has forgotten the id once this is ready.
             let sent = sent.await;
-            id.iter().for_each(|id| finish(&requests, id));
+            id.iter().for_each(|id| requests.finish(id));
             sent
         }
     }
@@ -239,11 +294,5 @@ impl Transport<RoleServer> for SessionTransport {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.transport.close().await
-    }
-}
-
-fn finish(requests: &SessionRequests, id: &RequestId) {
-    if let Some(requests) = requests.lock().as_mut() {
-        requests.finish(id);
     }
 }

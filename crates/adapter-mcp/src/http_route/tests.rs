@@ -176,3 +176,34 @@ async fn a_stream_without_requests_ends_with_the_gateway() {
     fixture.adapter.close();
     assert!(stream.into_body().into_data_stream().next().await.is_none());
 }
+
+#[tokio::test]
+async fn a_call_whose_session_ends_gets_the_reason_and_its_outcome_in_the_next_one() {
+    let fixture = Fixture::open().await;
+    let client = Client::new(&fixture);
+    let session = client.initialize().await;
+    let waiting = [
+        session.post(ask(1, "by itself", &Value::Null)).await,
+        session.post(ask(2, "cancelled", &Value::Null)).await,
+    ];
+    wait_gates(&fixture, 2).await;
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } });
+    assert_eq!(session.post(cancel).await.status(), 202);
+    client.route.sessions.end_unauthorized(session.session.as_deref().unwrap()).await;
+    let [ended, cancelled] = waiting;
+    assert_eq!(ended.status(), 200);
+    let ended = text(ended).await;
+    for part in [r#""error":{"code":-32603"#, r#""id":1"#, "its token was removed or has expired"] {
+        assert!(ended.contains(part), "{ended}");
+    }
+    assert_eq!(text(cancelled).await, "");
+    assert_eq!(session.post(ask(3, "late", &Value::Null)).await.status(), 404);
+    assert_eq!(fixture.pending_gates().await.len(), 2, "the requests stay pending");
+
+    let again = client.initialize().await.post(ask(1, "by itself", &Value::Null)).await;
+    for gate in fixture.pending_gates().await {
+        fixture.allow(gate).await;
+    }
+    let decision = text(again).await;
+    assert!(decision.contains(r#""decision":"allow""#), "{decision}");
+}
