@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use self::form_field::FormField;
-pub(crate) use self::request_form::{ELICITATION, mode_flaw, request_flaw};
+pub(crate) use self::request_form::{
+    ELICITATION, UNKNOWN_MODE, mode_flaw, refuse_unknown_mode, request_flaw, wanted_input_flaw,
+};
 use crate::{
     open_call::OpenCall,
     questions::{QuestionAnswer, QuestionAsker, ServerQuestion},

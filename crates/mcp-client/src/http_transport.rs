@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use reqwest::{
-    Client,
-    header::{HeaderName, HeaderValue},
-};
+use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::{
     RoleClient,
     model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
@@ -25,6 +22,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{
     access_token::AccessToken,
+    checked_client::CheckedClient,
     connection_monitor::ConnectionMonitor,
     http_client::{client_error, http_client},
     options::McpLimits,
@@ -36,7 +34,7 @@ const ERROR_ANSWER: usize = 4 << 10;
 /// Attempts to open a broken stream again.
 const STREAM_RETRIES: usize = 5;
 
-type HttpTransport = StreamableHttpClientTransport<Client>;
+type HttpTransport = StreamableHttpClientTransport<CheckedClient>;
 
 /// rmcp's transport, whose messages the watch over the connection admits.
 pub(crate) struct GuardedHttp {
@@ -68,7 +66,7 @@ impl GuardedHttp {
         config.retry_config = Arc::new(StreamRetries);
         config.auth_header = token.map(|token| token.token.expose_secret().to_owned());
         let is_authorized = token.is_some();
-        Ok(Self { inner: HttpTransport::with_client(client, config), monitor, is_authorized })
+        Ok(Self { inner: HttpTransport::with_client(CheckedClient(client), config), monitor, is_authorized })
     }
 }
 

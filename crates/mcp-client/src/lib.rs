@@ -7,6 +7,7 @@ mod approval_requests;
 mod approvals;
 mod argument_check;
 mod backoff;
+mod checked_client;
 mod client_handler;
 mod connect;
 mod connection;

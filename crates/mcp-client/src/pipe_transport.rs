@@ -14,7 +14,7 @@ use rmcp::{
     transport::Transport,
 };
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     sync::Mutex,
@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     connection_monitor::ConnectionMonitor,
-    elicitation::{ELICITATION, mode_flaw},
+    elicitation::{ELICITATION, UNKNOWN_MODE, mode_flaw, wanted_input_flaw},
     line_reader::{LineRead, LineReader},
     send_error::SendError,
     text::printable_excerpt,
@@ -95,8 +95,7 @@ where
             }
             JsonRpcMessage::Response(response) if matches!(response.result, ServerResult::InputRequiredResult(_)) => {
                 if let Some(flaw) = input_mode_flaw(line) {
-                    let why = format!("the server asks in a form that is not accepted: {flaw}");
-                    return self.failed_answer(&response.id, why);
+                    return self.failed_answer(&response.id, format!("{UNKNOWN_MODE}: {flaw}"));
                 }
                 JsonRpcMessage::Response(response)
             }
@@ -281,9 +280,7 @@ fn head_flaw(line: &[u8], error: &serde_json::Error) -> String {
 /// Returns the flaw in the mode of a request for input, or of one within a result.
 fn input_mode_flaw(line: &[u8]) -> Option<String> {
     let message: Value = serde_json::from_slice(line).ok()?;
-    let within = message["result"]["inputRequests"].as_object().into_iter().flat_map(Map::values);
-    let within = within.filter(|request| request["method"] == ELICITATION);
-    [&message].into_iter().chain(within).find_map(|request| mode_flaw(request.get("params")))
+    mode_flaw(message.get("params")).or_else(|| wanted_input_flaw(&message))
 }
 
 /// Reads `"id": 7` in the beginning of a message. An id after the result is not found.

@@ -2,19 +2,47 @@
 //!
 //! It must not ask anyone.
 
-use rmcp::model::{ElicitationSchema, PrimitiveSchemaDefinition};
-use serde_json::{Map, Value};
+use rmcp::model::{ElicitationSchema, ErrorCode, PrimitiveSchemaDefinition};
+use serde_json::{Map, Value, json};
 
 use crate::text::printable_excerpt;
 
 /// Method of a request for input.
 pub(crate) const ELICITATION: &str = "elicitation/create";
 
+/// Error of an answer that wants input in an unknown mode.
+pub(crate) const UNKNOWN_MODE: &str = "the server asks in a form that is not accepted";
+
 /// Returns the flaw in the mode of a request for input. A request without one is a form, `null` included.
 pub(crate) fn mode_flaw(params: Option<&Value>) -> Option<String> {
     let mode = params?.get("mode").filter(|mode| !mode.is_null())?;
     let is_known = matches!(mode.as_str(), Some("form" | "url"));
     (!is_known).then(|| format!("mode is {}, expected \"form\" or \"url\"", shown(mode)))
+}
+
+/// Returns the flaw in the mode of a request for input within a result.
+pub(crate) fn wanted_input_flaw(message: &Value) -> Option<String> {
+    let wanted = message["result"]["inputRequests"].as_object().into_iter().flat_map(Map::values);
+    wanted.filter(|request| request["method"] == ELICITATION).find_map(|request| mode_flaw(request.get("params")))
+}
+
+/// Returns a message in place of one that asks in an unknown mode: a request that is refused for its mode, or an error in place of the
+/// answer. None if the message is none of them.
+pub(crate) fn refuse_unknown_mode(text: &str) -> Option<String> {
+    // The method may be written with escapes.
+    if !text.contains("elicitation") && !text.contains('\\') {
+        return None;
+    }
+    let mut message: Value = serde_json::from_str(text).ok()?;
+    if message["method"] == ELICITATION {
+        mode_flaw(message.get("params"))?;
+        // Without the other members it is read as no form.
+        message["params"] = json!({ "mode": message["params"]["mode"] });
+        return Some(message.to_string());
+    }
+    let why = format!("{UNKNOWN_MODE}: {}", wanted_input_flaw(&message)?);
+    let error = json!({ "code": ErrorCode::INTERNAL_ERROR.0, "message": why });
+    Some(json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }).to_string())
 }
 
 /// Returns the flaw of a request for input that has not the form of one.
@@ -64,9 +92,49 @@ fn shown(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{JsonRpcMessage, ServerJsonRpcMessage, ServerRequest};
     use serde_json::{Value, json};
 
-    use super::request_flaw;
+    use super::{ELICITATION, refuse_unknown_mode, request_flaw};
+
+    #[test]
+    fn a_message_that_asks_in_an_unknown_mode_is_refused_also_if_it_is_escaped() {
+        let form = |mode: Value| {
+            let schema = json!({"type": "object", "properties": {}});
+            json!({"mode": mode, "message": "m", "requestedSchema": schema})
+        };
+        let request = |mode: Value| json!({"jsonrpc": "2.0", "id": 3, "method": ELICITATION, "params": form(mode)});
+        for text in [
+            request(json!("foo")).to_string(),
+            request(json!(5)).to_string(),
+            request(json!("foo")).to_string().replace("elicitation", "el\\u0069citation"),
+        ] {
+            let refused = refuse_unknown_mode(&text).unwrap();
+            let message: ServerJsonRpcMessage = serde_json::from_str(&refused).unwrap();
+            let JsonRpcMessage::Request(request) = message else { panic!("{refused}") };
+            let ServerRequest::CustomRequest(custom) = request.request else { panic!("{refused}") };
+            assert_eq!(custom.method, ELICITATION);
+            let flaw = request_flaw(custom.params.as_ref());
+            assert!(flaw.starts_with("mode is ") && flaw.ends_with("expected \"form\" or \"url\""), "{flaw}");
+        }
+        let wanting = |mode: Value| {
+            let input = json!({"a": {"method": ELICITATION, "params": form(mode)}});
+            json!({"jsonrpc": "2.0", "id": 4, "result": {"resultType": "input_required", "inputRequests": input}})
+        };
+        let refused: Value =
+            serde_json::from_str(&refuse_unknown_mode(&wanting(json!("foo")).to_string()).unwrap()).unwrap();
+        let message = "the server asks in a form that is not accepted: mode is \"foo\", expected \"form\" or \"url\"";
+        assert_eq!(
+            refused,
+            json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32603, "message": message}})
+        );
+        let mut without = request(json!("form"));
+        without["params"].as_object_mut().unwrap().remove("mode");
+        let text = json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "elicitation\\"}]}});
+        for passing in [request(json!("form")), request(Value::Null), without, wanting(json!("url")), text] {
+            assert_eq!(refuse_unknown_mode(&passing.to_string()), None, "{passing}");
+        }
+    }
 
     #[test]
     fn a_malformed_request_for_input_is_refused_with_its_member() {
