@@ -1,6 +1,13 @@
 //! Handler of one connection: methods of the protocol become calls, and their outcomes results.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use countersign_core::{call::AgentRequest, id::GateId};
 use countersign_foreign_calls::{
@@ -50,11 +57,13 @@ pub(super) struct RequestOrigin {
 /// Handler of a connection, or of a session over HTTP.
 pub(super) struct McpServer {
     adapter: Arc<McpAdapter>,
+    /// True once the client is notified of changed tools: it may report its initialization any number of times.
+    is_notified: AtomicBool,
 }
 
 impl McpServer {
     pub(super) fn new(adapter: &Arc<McpAdapter>) -> Self {
-        Self { adapter: Arc::clone(adapter) }
+        Self { adapter: Arc::clone(adapter), is_notified: AtomicBool::new(false) }
     }
 
     async fn call_own(
@@ -227,6 +236,9 @@ impl ServerHandler for McpServer {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Some(further) = &self.adapter.further else { return };
+        if self.is_notified.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let (mut changed, end) = (further.changed(), self.adapter.end.clone());
         changed.mark_unchanged();
         tokio::spawn(async move {

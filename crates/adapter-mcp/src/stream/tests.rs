@@ -122,6 +122,23 @@ async fn a_change_of_tools_is_notified_in_both_generations() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_reports_its_initialization_often_is_notified_once() {
+    let fixture = Fixture::open().await;
+    let mut host = fixture.connect_initialized().await;
+    for _ in 0..3 {
+        host.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    }
+    host.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).await;
+    assert_eq!(host.next().await["id"], json!(1));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    fixture.tool.0.send_replace(2);
+    assert_eq!(host.next().await["method"], "notifications/tools/list_changed");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    host.send(json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })).await;
+    assert_eq!(host.next().await["id"], json!(2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unknown_tool_is_refused_with_the_reason_that_it_is_missing() {
     let fixture = Fixture::open().await;
     let mut host = fixture.connect_initialized().await;
