@@ -38,6 +38,16 @@ pub enum McpError {
         /// Name of the server.
         server: String,
     },
+    /// Nothing of the request was sent.
+    #[error("MCP server {server} was not sent {request}: {reason}")]
+    NotSent {
+        /// Name of the server.
+        server: String,
+        /// Method of the request.
+        request: &'static str,
+        /// Reason.
+        reason: String,
+    },
     /// The connection ended before the answer.
     #[error("MCP server {server} did not answer {request}: {reason}")]
     Lost {
@@ -104,7 +114,8 @@ impl McpError {
             | Self::Resting { .. }
             | Self::Start { .. }
             | Self::Withdrawn { .. }
-            | Self::Stopped { .. } => true,
+            | Self::Stopped { .. }
+            | Self::NotSent { .. } => true,
             Self::Lost { .. }
             | Self::Refused { .. }
             | Self::Invalid { .. }

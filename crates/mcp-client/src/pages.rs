@@ -96,6 +96,7 @@ pub(crate) fn request_error(definition: &ServerDefinition, request: &'static str
     let server = definition.name.clone();
     match failure {
         RequestFailure::Refused(reason) => McpError::Refused { server, request, reason },
-        RequestFailure::NotSent(reason) | RequestFailure::Lost(reason) => McpError::Lost { server, request, reason },
+        RequestFailure::NotSent(reason) => McpError::NotSent { server, request, reason },
+        RequestFailure::Lost(reason) => McpError::Lost { server, request, reason },
     }
 }

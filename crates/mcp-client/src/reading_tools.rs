@@ -172,6 +172,16 @@ impl ReadingTool {
         }
         Ok(content.finish())
     }
+
+    /// Returns the outcome of a request that may have been sent, without its answer. A list changes nothing.
+    fn unanswered(&self, why: String) -> CallOutcome {
+        match self.operation {
+            ReadOperation::ListResources | ReadOperation::ListPrompts => CallOutcome::Failed { text: why },
+            ReadOperation::ReadResource | ReadOperation::GetPrompt => {
+                CallOutcome::InDoubt { text: format!("Outcome unknown: {why}") }
+            }
+        }
+    }
 }
 
 /// Adds one line of JSON for each entry, and one for each that is left out, up to the limits.
@@ -200,17 +210,19 @@ impl OfferedTool for ReadingTool {
         _progress: ProgressSink,
     ) -> BoxFuture<'a, CallOutcome> {
         Box::pin(async move {
+            let stopped = format!("{} was stopped before its end", self.spec.name);
+            if cancel.is_cancelled() {
+                return CallOutcome::Failed { text: stopped };
+            }
             let read = tokio::select! {
                 biased;
-                () = cancel.cancelled() => {
-                    let text = format!("{} was stopped before its end", self.spec.name);
-                    return CallOutcome::Failed { text };
-                }
+                () = cancel.cancelled() => return self.unanswered(stopped),
                 read = self.read(&arguments) => read,
             };
             match read {
                 Ok(content) => CallOutcome::Done { content, is_error: false, structured: None },
                 Err(error) if error.is_before_request() => CallOutcome::from_error(&error),
+                Err(error @ McpError::Lost { .. }) => self.unanswered(error.to_string()),
                 Err(error) => CallOutcome::Failed { text: error.to_string() },
             }
         })

@@ -166,3 +166,30 @@ async fn a_stopped_reading_ends() {
     let text = "mcp_list_resources was stopped before its end".to_owned();
     assert_eq!(outcome, CallOutcome::Failed { text });
 }
+
+#[tokio::test]
+async fn the_outcome_of_a_reading_whose_answer_is_lost_is_unknown_and_a_lost_list_has_failed() {
+    for (name, arguments, is_unknown) in [
+        ("mcp_read_resource", json!({"server": "box", "uri": "file:///a"}), true),
+        ("mcp_get_prompt", json!({"server": "box", "prompt": "greet"}), true),
+        ("mcp_list_resources", json!({"server": "box"}), false),
+        ("mcp_list_prompts", json!({"server": "box"}), false),
+    ] {
+        let server = ScriptedServer::older(json!([]), |message| match method(message) {
+            "notifications/initialized" => Vec::new(),
+            _ => vec![Step::End],
+        });
+        let (tools, caller) = (tools(&server), ToolCaller::default());
+        let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap();
+        let arguments = arguments.as_object().unwrap().clone();
+        match tool.call(&caller, arguments, CancellationToken::new(), ProgressSink::default()).await {
+            CallOutcome::InDoubt { text } if is_unknown => {
+                assert!(text.starts_with("Outcome unknown: MCP server box did not answer "), "{text}");
+            }
+            CallOutcome::Failed { text } if !is_unknown => {
+                assert!(text.starts_with("MCP server box did not answer "), "{text}");
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
