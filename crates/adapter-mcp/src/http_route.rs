@@ -142,9 +142,8 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
         return response;
     }
     let end = route.adapter.http_end.clone();
-    response.map(|body| {
-        Body::from_stream(DeliveredBody { frames: body.into_data_stream(), delivery, end, _reply: reply })
-    })
+    response
+        .map(|body| Body::from_stream(DeliveredBody { frames: body.into_data_stream(), delivery, end, _reply: reply }))
 }
 
 fn credentials(headers: &HeaderMap) -> HeaderMap {

@@ -114,7 +114,6 @@ impl SessionRequests {
     }
 }
 
-
 /// Sessions with their open requests.
 pub(super) struct HttpSessionManager {
     local: LocalSessionManager,

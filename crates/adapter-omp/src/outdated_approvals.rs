@@ -92,9 +92,7 @@ mod tests {
         engine::{ActiveRules, Command, ResumeMode},
         gate::IdentityMap,
         id::{IdGenerator, PrincipalId, SessionId},
-        policy::{
-            CompiledRules, DefaultPolicy, Grant, GrantAuth, GrantCoverage, GrantId, GrantReach, PathContext,
-        },
+        policy::{CompiledRules, DefaultPolicy, Grant, GrantAuth, GrantCoverage, GrantId, GrantReach, PathContext},
         session::ModelRef,
         time::Millis,
         tool::ToolSpec,

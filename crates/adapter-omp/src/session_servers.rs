@@ -149,8 +149,7 @@ impl SessionServers {
         let (tools, times) = self.approved_tools();
         let (times, path) = (Arc::new(times), self.grants.clone());
         let of_file = Arc::clone(&times);
-        let removed =
-            tokio::task::spawn_blocking(move || outdated_approvals::remove_from_file(&path, &of_file)).await;
+        let removed = tokio::task::spawn_blocking(move || outdated_approvals::remove_from_file(&path, &of_file)).await;
         if let Err(error) = removed {
             tracing::error!(%error, "grants for earlier forms of MCP tools were not removed from the grants file");
         }

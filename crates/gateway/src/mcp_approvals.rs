@@ -10,10 +10,10 @@ use countersign_core::{
     id::{GateId, PrincipalId, SessionId},
     session::{self, Settings as SessionSettings},
 };
-pub use countersign_mcp_client::{ApprovalKey, approval_report};
 use countersign_mcp_client::{
     self as mcp_client, ApprovalChange, ApprovalRequester, SERVER_TOOL, ServerDefinition, TOOLS_TOOL,
 };
+pub use countersign_mcp_client::{ApprovalKey, approval_report};
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
 use countersign_view::Protocol;
 use serde_json::{Map, Value};

@@ -74,14 +74,8 @@ impl StreamableHttpClient for CheckedClient {
         custom_headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let posted = self.0.post_message_with_response_limits(
-            uri,
-            message,
-            session_id,
-            auth_header,
-            custom_headers,
-            limits,
-        );
+        let posted =
+            self.0.post_message_with_response_limits(uri, message, session_id, auth_header, custom_headers, limits);
         posted.await.map(check_response)
     }
 
@@ -161,11 +155,11 @@ mod tests {
     #[test]
     fn a_message_of_a_stream_that_asks_in_an_unknown_mode_is_replaced_and_no_other() {
         let ask = |mode: &str| {
-            let params = json!({ "mode": mode, "message": "m", "requestedSchema": { "type": "object", "properties": {} } });
+            let params =
+                json!({ "mode": mode, "message": "m", "requestedSchema": { "type": "object", "properties": {} } });
             json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params })
         };
-        let refused =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": { "mode": "foo" } });
+        let refused = json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": { "mode": "foo" } });
         let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "mode": "foo" } });
         for (sent, want) in [(ask("foo"), refused), (ask("form"), ask("form")), (answer.clone(), answer)] {
             let empty: BoxedSseResponse = stream::iter([Ok(Default::default())]).boxed();

@@ -182,10 +182,8 @@ async fn a_call_whose_session_ends_gets_the_reason_and_its_outcome_in_the_next_o
     let fixture = Fixture::open().await;
     let client = Client::new(&fixture);
     let session = client.initialize().await;
-    let waiting = [
-        session.post(ask(1, "by itself", &Value::Null)).await,
-        session.post(ask(2, "cancelled", &Value::Null)).await,
-    ];
+    let waiting =
+        [session.post(ask(1, "by itself", &Value::Null)).await, session.post(ask(2, "cancelled", &Value::Null)).await];
     wait_gates(&fixture, 2).await;
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } });
     assert_eq!(session.post(cancel).await.status(), 202);

@@ -136,7 +136,7 @@ fn a_denied_server_is_never_started_and_not_requested_again() {
     assert_eq!(state(), "denied");
     gateway.kill();
     assert_eq!(state(), "denied", "without a gateway");
-    // Nobody denied it as it is defined now.
+    // The definition is not the one that was denied.
     let config = fixture.place.folder.join("config.yaml");
     let changed = fs::read_to_string(&config).unwrap().replace("cwd: share", "cwd: share, env: { MODE: other }");
     fs::write(&config, changed).unwrap();

@@ -250,13 +250,8 @@ async fn open_log() -> OwnerHandle {
 async fn a_denied_server_is_known_as_denied_until_its_definition_changes() {
     let (fixture, handle) = (Fixture::new(json!([tool("open")])), open_log().await);
     let source = handle.source(InboxLane::Request);
-    let opening = session::Command::Open {
-        cwd: String::new(),
-        name: None,
-        parent: None,
-        door: None,
-        settings: Box::default(),
-    };
+    let opening =
+        session::Command::Open { cwd: String::new(), name: None, parent: None, door: None, settings: Box::default() };
     let requester = ApprovalRequester { opening: Some(opening), ..requester() };
     let is_denied = async |arguments: Map<String, Value>| {
         let (key, session) = (ApprovalKey::new("box", &arguments), requester.session.clone());

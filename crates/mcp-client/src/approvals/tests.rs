@@ -298,7 +298,7 @@ fn a_tool_keeps_the_time_since_which_it_is_approved_until_it_changes() {
     assert_eq!(times(&[], &before, 10), want(10, &[("read", 10), ("list", 10), ("old", 10)]));
     let changed = [("read", "DELETES"), ("list", "Lists."), ("new", "New.")];
     assert_eq!(times(&[], &changed, 20), want(10, &[("read", 20), ("list", 10), ("new", 20)]));
-    // A tool that was gone is approved anew.
+    // A tool that was gone is approved again.
     assert_eq!(times(&[], &before, 30), want(10, &[("read", 30), ("list", 10), ("old", 30)]));
     assert_eq!(times(&["/"], &before, 40), want(40, &[("read", 40), ("list", 40), ("old", 40)]));
     let mut other = ApprovalTimes::default();

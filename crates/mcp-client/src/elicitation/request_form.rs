@@ -124,13 +124,11 @@ mod tests {
         let refused: Value =
             serde_json::from_str(&refuse_unknown_mode(&wanting(json!("foo")).to_string()).unwrap()).unwrap();
         let message = "the server asks in a form that is not accepted: mode is \"foo\", expected \"form\" or \"url\"";
-        assert_eq!(
-            refused,
-            json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32603, "message": message}})
-        );
+        assert_eq!(refused, json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32603, "message": message}}));
         let mut without = request(json!("form"));
         without["params"].as_object_mut().unwrap().remove("mode");
-        let text = json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "elicitation\\"}]}});
+        let text =
+            json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "elicitation\\"}]}});
         for passing in [request(json!("form")), request(Value::Null), without, wanting(json!("url")), text] {
             assert_eq!(refuse_unknown_mode(&passing.to_string()), None, "{passing}");
         }
