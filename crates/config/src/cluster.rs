@@ -6,7 +6,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{config_field::ConfigField, settings::ConfigFlags, typed_values::parse_span};
+use super::{config_field::ConfigField, typed_values::parse_span};
 
 /// Shortest and longest lease.
 const LEASES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
@@ -41,8 +41,8 @@ impl fmt::Debug for ClusterConfig {
     }
 }
 
-/// Reads the node, if the file has one. `has_database` says whether the record is in a database.
-pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool, flags: &ConfigFlags) -> Option<ClusterConfig> {
+/// Reads the node, if the file has one. `has_database` is true if the record is in a database, `is_insecure` with `--insecure`.
+pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool, is_insecure: bool) -> Option<ClusterConfig> {
     let place = root.at("cluster");
     if place.is_absent() || !place.check_mapping(&["name", "advertise", "secret", "lease", "ca_file"]) {
         return None;
@@ -60,7 +60,7 @@ pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool, flags: &C
     {
         place.at("name").report_refusal(format!("expected letters, digits, '-', '_' and '.', found '{name}'"));
     }
-    let advertise = read_advertise(&place.at("advertise"), flags);
+    let advertise = read_advertise(&place.at("advertise"), is_insecure);
     let secret = place.at("secret").needed_secret();
     if secret.as_ref().is_some_and(|secret| secret.expose_secret().chars().count() < SHORTEST_SECRET) {
         place.at("secret").report_refusal(format!("expected at least {SHORTEST_SECRET} characters"));
@@ -82,7 +82,7 @@ pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool, flags: &C
     })
 }
 
-fn read_advertise(place: &ConfigField<'_>, flags: &ConfigFlags) -> Option<String> {
+fn read_advertise(place: &ConfigField<'_>, is_insecure: bool) -> Option<String> {
     const EXPECTED: &str = "expected the URL of this node for the others, such as https://10.0.0.5:8443";
     let text = place.needed_text()?;
     let url = text.strip_suffix('/').unwrap_or(&text);
@@ -98,7 +98,7 @@ fn read_advertise(place: &ConfigField<'_>, flags: &ConfigFlags) -> Option<String
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     match url.split_once("://").map(|(scheme, _)| scheme) {
         Some("https") => {}
-        Some("http") if is_loopback || flags.insecure => {}
+        Some("http") if is_loopback || is_insecure => {}
         Some("http") => place.report_refusal(
             "nodes would send requests in the clear: expected https, or --insecure on a private network",
         ),

@@ -271,12 +271,7 @@ enum Command {
     /// Refused while a gateway uses that directory. If interrupted, the directory stays as it was.
     Restore(backup::RestoreArgs),
     /// Show and change which node of a cluster serves the realm
-    Cluster {
-        #[command(subcommand)]
-        what: cluster::ClusterCommand,
-        #[command(flatten)]
-        at: TargetArgs,
-    },
+    Cluster(cluster::ClusterArgs),
     /// Move the record between a file and a PostgreSQL database
     Storage {
         #[command(subcommand)]
@@ -404,7 +399,7 @@ fn run(Cli { before, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Backup(backup) => backup.run(before),
         Command::Restore(restore) => restore.run(before),
-        Command::Cluster { what, at } => cluster::run(what, &at.merge_globals(before)),
+        Command::Cluster(args) => cluster::run(args, before),
         Command::Storage { what, at } => storage::run(what, &at.merge_globals(before)),
         Command::LogLevel { level, at } => {
             let at = at.merge_globals(before);
@@ -460,7 +455,7 @@ impl Command {
             | Self::Policy(_)
             | Self::Backup(_)
             | Self::Restore(_)
-            | Self::Cluster { .. }
+            | Self::Cluster(_)
             | Self::Storage { .. }
             | Self::LogLevel { .. }
             | Self::Mcp { .. }

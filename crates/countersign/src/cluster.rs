@@ -71,7 +71,9 @@ pub(crate) fn move_realm(place: &DataDir, realm: &str, node: &str, form: OutputF
         let before = tables.read().await?;
         match before.nodes.iter().find(|row| row.name == node) {
             None => bail!("there is no node {node}; `countersign cluster status` lists the nodes"),
-            Some(row) if !row.is_alive => bail!("node {node} has not been heard of for {} s", row.seen.as_secs()),
+            Some(row) if !row.is_alive => {
+                bail!("node {node} was last seen {} s ago: start it first", row.seen.as_secs())
+            }
             Some(row) if row.is_draining => bail!("node {node} is draining: start it again first"),
             Some(_) => {}
         }
@@ -130,10 +132,12 @@ fn node_text(node: &NodeRow) -> String {
 }
 
 fn lease_text(rows: &ClusterRows, lease: &LeaseRow) -> String {
-    let wanted = lease.wanted.as_ref().map_or_else(String::new, |node| format!(", moving to {node}"));
+    let next_owner = lease.next_owner.as_ref().map_or_else(String::new, |node| format!(", moving to {node}"));
     match rows.owner_of(&lease.realm) {
-        Some(owner) => format!("served by {} for {} s, term {}{wanted}", owner.name, lease.age.as_secs(), lease.term),
-        None => format!("served by no node{wanted}"),
+        Some(owner) => {
+            format!("served by {} for {} s, term {}{next_owner}", owner.name, lease.age.as_secs(), lease.term)
+        }
+        None => format!("served by no node{next_owner}"),
     }
 }
 
@@ -145,7 +149,7 @@ fn status_json(rows: &ClusterRows) -> Value {
     let realms = rows.leases.iter().map(|lease| {
         let owner = rows.owner_of(&lease.realm).map(|node| &node.name);
         json!({ "name": lease.realm, "owner": owner, "term": lease.term, "age": lease.age.as_secs_f64(),
-            "remaining": lease.remaining.as_secs_f64(), "moving_to": lease.wanted })
+            "remaining": lease.remaining.as_secs_f64(), "moving_to": lease.next_owner })
     });
     json!({ "nodes": nodes.collect::<Vec<_>>(), "realms": realms.collect::<Vec<_>>() })
 }

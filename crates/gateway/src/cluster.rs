@@ -1,14 +1,15 @@
-//! Node of a cluster: it serves the realm while it holds the lease, and relays connections to the node that does otherwise.
+//! Lease of a realm in a cluster, and the relay of connections to the node that holds it.
 //!
-//! It must not know the record, nor what a realm does.
+//! It must not know the record, nor what a node does with a realm.
 
+mod held_lease;
 mod lease_keeper;
+mod read_ahead;
 mod relay;
-mod relay_socket;
-mod serve_node;
 
-pub(crate) use relay::tunnel_server;
-pub use serve_node::{NodeOptions, serve_node};
+pub use held_lease::HeldLease;
+pub(crate) use lease_keeper::{LeaseKeeper, NodeRole, NodeState};
+pub(crate) use relay::TunnelOpener;
 
 /// The only realm of a node.
 pub const REALM: &str = "default";

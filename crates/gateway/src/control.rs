@@ -26,15 +26,14 @@ use serde_json::{Value, json};
 
 use crate::mcp_approvals::{self, ApprovalKey};
 
-pub(crate) use bound_socket::{BoundSocket, PeerCheck};
 pub use countersign_adapter_acp::ConnectionOptions as AcpOptions;
 pub use countersign_adapter_hooks::{
     CompleteInput, HookReply, HookRequest, InputReader, PROOF_MARK, PROOF_REASON, ProxiedCall, ProxyAnswer,
     ProxyDecision, SurfaceAnswer, SurfaceDecision,
 };
 pub use data_dir_lock::{DataDirLock, FILE, has_room};
-pub(crate) use socket::serve_relayed;
 pub use socket::{ControlSocket, SocketParts};
+pub(crate) use socket::{SocketTarget, tunnel_server};
 
 /// Request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -19,13 +19,15 @@ mod retention;
 mod run_environment;
 mod serve;
 mod serve_error;
+mod serve_node;
 mod traces;
 mod websockets;
 
-pub use cluster::{NodeOptions, REALM, serve_node};
+pub use cluster::{HeldLease, REALM};
 pub use platform::{OpenRecord, Platform};
 pub use port::PortAddress;
 pub use realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmNode, RealmOptions};
 pub use serve::serve;
 pub use serve_error::ServeError;
+pub use serve_node::{NodeOptions, serve_node};
 pub use traces::TraceDestination;

@@ -25,6 +25,8 @@ use countersign_http::{
 use countersign_runtime::OwnerHandle;
 use countersign_telegram::HealthProbe;
 
+use crate::cluster::HeldLease;
+
 /// Content type.
 const FORM: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -42,6 +44,8 @@ pub(crate) struct MetricsContext {
     pub telegram: Option<HealthProbe>,
     /// Counts of open connections.
     pub(crate) open_connections: OpenConnections,
+    /// Lease of the realm, in a cluster.
+    pub(crate) lease: Option<HeldLease>,
 }
 
 /// Returns the route.

@@ -45,13 +45,13 @@ use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
 
 pub use options::{RealmNode, RealmOptions};
+pub(crate) use prepared::folder_error;
 pub use prepared::{NoticeFn, PreparedRealm};
 use routes::RouteParts;
 
 use crate::{
     checkup,
-    cluster::tunnel_server,
-    control::{ControlSocket, SocketParts},
+    control::{ControlSocket, SocketParts, tunnel_server},
     mcp_approvals,
     mcp_changes::apply_outside_changes,
     mcp_questions::ServerSessions,
@@ -86,7 +86,9 @@ pub struct GatewayRealm {
     mcp_tools: Arc<McpTools>,
     rules_file: Arc<RulesFile>,
     telegram: Option<TelegramMessenger>,
-    control: ControlSocket,
+    /// Control socket, unless the node has it.
+    control: Option<ControlSocket>,
+    socket_parts: SocketParts,
     doors: Arc<PortHandlers>,
     traces: ActiveTraces,
     /// True once it closes.
@@ -190,7 +192,10 @@ impl GatewayRealm {
             let key = TunnelKey::from_secret(&node.secret);
             tunnel_server(key, node.process.clone(), socket_parts.clone())
         });
-        let control = ControlSocket::open(owned, socket_parts, users).map_err(in_folder)?;
+        let control = owned
+            .map(|owned| ControlSocket::open(owned, socket_parts.clone(), users))
+            .transpose()
+            .map_err(in_folder)?;
         mcp_approvals::request_approvals(&handle, &mcp_tools, config.approval_timeout).await?;
         let inbound_hook = Arc::new(InboundHook::default());
         let telegram = match &config.telegram {
@@ -255,6 +260,7 @@ impl GatewayRealm {
             telegram: reporter.clone(),
             url: url.clone(),
             open_connections: open_connections.clone(),
+            lease: node.as_ref().map(|node| node.lease.clone()),
         };
         let pages = parts.into_router().await.ok_or(ServeError::Lost)?;
         let (for_agents, for_peers, opened) = (Arc::clone(&agents), Arc::clone(&peers), open_connections.clone());
@@ -275,7 +281,8 @@ impl GatewayRealm {
             ),
             open_connections,
             tunnels,
-            holds_lease: node.map(|node| node.holds_lease),
+            holds_lease: node
+                .map(|node| -> Box<dyn Fn() -> bool + Send + Sync> { Box::new(move || node.lease.is_held()) }),
         });
         let (closing, tasks) = (watch::Sender::new(false), JoinSet::new());
         let mut realm = Self {
@@ -293,6 +300,7 @@ impl GatewayRealm {
             rules_file,
             telegram,
             control,
+            socket_parts,
             doors,
             traces,
             closing,
@@ -339,6 +347,11 @@ impl GatewayRealm {
     /// Returns the routes, WebSockets and checks that a port serves for it.
     pub fn doors(&self) -> Arc<PortHandlers> {
         Arc::clone(&self.doors)
+    }
+
+    /// Returns the parts that a control socket serves.
+    pub(crate) fn socket_parts(&self) -> SocketParts {
+        self.socket_parts.clone()
     }
 
     /// Brings the rules of its file and the approvals of MCP servers into force. A rules file that does not load leaves the earlier ones

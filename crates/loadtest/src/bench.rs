@@ -6,6 +6,7 @@ mod agent_gate;
 mod audit;
 mod bridge;
 mod burst;
+mod cluster;
 mod figure;
 mod gates;
 mod gsv;
@@ -16,6 +17,14 @@ mod long_session;
 mod mcp;
 pub(crate) mod node;
 mod picture;
+#[path = "../../store/tests/postgres/server.rs"]
+#[allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    dead_code,
+    reason = "a server of tests, which says why it is skipped"
+)]
+mod postgres_server;
 mod proxies;
 mod report;
 mod rules_file;
@@ -362,6 +371,7 @@ pub(crate) fn run(options: &Options, arguments: &[String]) -> anyhow::Result<Exi
     mcp::measure_all(&binary, &mut suite);
     hooks::measure_all(&binary, &mut suite);
     proxies::measure_all(&binary, &mut suite);
+    cluster::measure_all(&binary, &mut suite);
     scale::measure_all(&binary, options.large, &mut suite);
     let figures = suite.figures;
     if let Some(file) = &options.report {

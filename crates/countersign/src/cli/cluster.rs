@@ -2,14 +2,22 @@
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use countersign_gateway::REALM;
 
-use super::target::TargetArgs;
+use super::target::{GlobalArgs, TargetArgs};
 use crate::cluster::{drain_node, move_realm, print_status};
 
+#[derive(Args)]
+pub(super) struct ClusterArgs {
+    #[command(subcommand)]
+    what: ClusterCommand,
+    #[command(flatten)]
+    at: TargetArgs,
+}
+
 #[derive(Subcommand)]
-pub(super) enum ClusterCommand {
+enum ClusterCommand {
     /// List the nodes, and which of them serves the realm
     Status,
     /// Tell a node to give its realms up, and wait until other nodes serve them
@@ -31,9 +39,10 @@ pub(super) enum ClusterCommand {
     },
 }
 
-pub(super) fn run(what: ClusterCommand, at: &TargetArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: ClusterArgs, before: GlobalArgs) -> anyhow::Result<ExitCode> {
+    let at = args.at.merge_globals(before);
     let (place, form) = (at.data_dir()?, at.output_format());
-    match what {
+    match args.what {
         ClusterCommand::Status => print_status(&place, form),
         ClusterCommand::Drain { node } => drain_node(&place, &node, form),
         ClusterCommand::Move { node, realm } => move_realm(&place, &realm, &node, form),

@@ -1,12 +1,17 @@
 //! Two nodes and one database, which the test starts itself. Skipped, and said so, where PostgreSQL is not installed.
 
+use std::path::Path;
+
 use countersign_testkit::process::{
-    AGENT_TOKEN, GatewayFixture, GatewayOptions, GatewayServer, agent_gate::AgentClient,
+    AGENT_TOKEN, GatewayFixture, GatewayOptions, GatewayServer, Latch,
+    agent_gate::AgentClient,
+    api::{ApiEvent, ApiEvents},
+    service::ServiceBehavior,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::postgres_server::PostgresServer;
+use crate::{postgres_proxy::StallingProxy, postgres_server::PostgresServer};
 
 const FILE: &str = "storage: { type: sqlite, path: data/countersign.db }";
 const PASSWORD: &str = "tulips-in-may";
@@ -23,11 +28,16 @@ impl ClusterFixture {
     fn create() -> Option<Self> {
         let server = PostgresServer::start(&[], |_| {})?;
         let database = server.make_database();
+        let url = server.url("postgres", &database);
+        Some(Self::with_urls(server, database, [&url, &url]))
+    }
+
+    /// Makes it with an address of the database for each node.
+    fn with_urls(server: PostgresServer, database: String, urls: [&str; 2]) -> Self {
         let place = GatewayOptions::new().with_config(&format!("web: {{ password: {PASSWORD} }}\n")).create();
         let text = std::fs::read_to_string(place.folder.join("config.yaml")).unwrap();
         assert!(text.contains(FILE));
-        let url = server.url("postgres", &database);
-        for name in ["a", "b"] {
+        for (name, url) in ["a", "b"].into_iter().zip(urls) {
             let storage = format!(
                 "storage: {{ type: postgres, url: '{url}', statement_timeout: 2s }}
 agents_dir: shared-agents
@@ -35,7 +45,7 @@ cluster: {{ name: {name}, advertise: 'http://127.0.0.1:0', secret: a-secret-of-t
             );
             place.write_file(&format!("{name}.yaml"), &text.replace(FILE, &storage));
         }
-        Some(Self { place, server, database })
+        Self { place, server, database }
     }
 
     /// Starts the node of this name.
@@ -89,20 +99,31 @@ cluster: {{ name: {name}, advertise: 'http://127.0.0.1:0', secret: a-secret-of-t
     }
 }
 
+/// Returns the cookie of a login.
+fn log_in(gateway: &GatewayServer) -> String {
+    let login = gateway.http_client().post("/api/auth/login", &json!({ "password": PASSWORD }));
+    login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+}
+
 fn look(agent: &mut AgentClient, id: u64, thing: &str) {
     let answer = agent.call_tool(id, "look", json!({ "thing": thing }));
     assert_eq!(answer["status"], "executed", "{answer}");
 }
 
+/// Reports whether a gate was opened.
+fn is_gate(event: &ApiEvent) -> bool {
+    event.name == "gate" && event.data["event"] == "opened"
+}
+
 /// Takes the reply to the first request, which came while the agent was away or comes now.
 fn take_missed(agent: &mut AgentClient, id: u64) {
     let listed = agent.pending_results(id);
-    let missed = &listed["queued"][0];
-    if missed.is_null() {
-        let reply = agent.wait_reply(&json!(1));
-        assert_eq!(reply["result"]["status"], "executed", "{reply}");
-    } else {
-        assert_eq!((&missed["request_id"], &missed["status"]), (&json!("1"), &json!("executed")), "{listed}");
+    match listed["queued"].as_array().unwrap().iter().find(|missed| missed["request_id"] == "1") {
+        Some(missed) => assert_eq!(missed["status"], "executed", "{listed}"),
+        None => {
+            let reply = agent.wait_reply(&json!(1));
+            assert_eq!(reply["result"]["status"], "executed", "{reply}");
+        }
     }
 }
 
@@ -112,14 +133,11 @@ fn any_node_answers_and_the_other_takes_over_from_one_that_is_killed() {
     let (first, second) = cluster.start_both();
     // Agents, people at the command line and browsers come to either node.
     let mut agent = AgentClient::connect_authenticated(&second, AGENT_TOKEN);
-    look(&mut agent, 9, "a");
+    look(&mut agent, 0, "a");
     agent.request_tool(1, "turn", json!({ "thing": "door" }));
     let gate = cluster.wait_gate_at("b");
     assert_eq!(cluster.wait_gate_at("a"), gate);
-    let browser = second.http_client();
-    let login = browser.post("/api/auth/login", &json!({ "password": PASSWORD }));
-    let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let browser = browser.with_header("cookie", &cookie);
+    let browser = second.http_client().with_header("cookie", &log_in(&second));
     assert_eq!(browser.get("/console/").status, 200);
 
     let refused = cluster.place.run(&["serve", "--config", "a.yaml", "--data", "data-c"]);
@@ -132,10 +150,12 @@ fn any_node_answers_and_the_other_takes_over_from_one_that_is_killed() {
     assert_eq!(browser.get("/console/").status, 200, "a login outlives the node");
     cluster.allow_at("b", &gate);
     cluster.place.service.wait_requests("/turn/door", 1);
+    drop(agent);
     let mut agent = AgentClient::connect_authenticated(&second, AGENT_TOKEN);
     take_missed(&mut agent, 3);
 
     // The one that was killed comes back and relays.
+    drop(agent);
     let first = cluster.start("a");
     first.wait_for_log("node b serves the realm");
     let mut agent = AgentClient::connect_authenticated(&first, AGENT_TOKEN);
@@ -159,6 +179,7 @@ fn an_owner_that_was_stopped_beyond_its_lease_does_nothing_when_it_goes_on() {
     cluster.allow_at("b", &gate);
     cluster.place.service.wait_requests("/turn/door", 1);
     first.wait_for_log("node b serves the realm");
+    drop(agent);
     let mut agent = AgentClient::connect_authenticated(&first, AGENT_TOKEN);
     take_missed(&mut agent, 2);
     assert_eq!(cluster.place.service.request_count("/turn/door"), 1);
@@ -189,7 +210,7 @@ fn a_realm_moves_in_order_and_nothing_is_lost_on_the_way() {
     // A node that is ended in order leaves the realm to the other at once; a drained one stays out of it.
     assert_eq!(first.stop().code, Some(0));
     second.wait_for_log("no node serves the realm");
-    drop(second);
+    drop((agent, second));
     let second = cluster.start("b");
     second.wait_for_log("node b serves the realm");
     let mut agent = AgentClient::connect_authenticated(&second, AGENT_TOKEN);
@@ -218,6 +239,152 @@ fn nodes_go_on_after_the_database_was_killed() {
     cluster.allow_at("b", &gate);
     cluster.place.service.wait_requests("/turn/door", 1);
     drop((first, second));
+    assert_eq!(cluster.place.service.request_count("/turn/door"), 1);
+    cluster.verify_record();
+}
+
+#[test]
+fn a_stream_resumes_at_the_other_node_without_a_gap_and_a_running_call_is_not_repeated() {
+    let Some(cluster) = ClusterFixture::create() else { return };
+    let (first, second) = cluster.start_both();
+    let cookie = log_in(&second);
+    let latch = Latch::default();
+    cluster.place.service.set_behavior("/turn/door", ServiceBehavior::Late(latch.clone()));
+    let mut agent = AgentClient::connect_authenticated(&second, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
+    let gate = cluster.wait_gate_at("a");
+    let is_fact = |event: &ApiEvent| event.name != "ready";
+    let mut stream = ApiEvents::open(&second.address, "?after=start", &[("cookie", &cookie)]).unwrap();
+    let mut seen: Vec<ApiEvent> = stream.read_until(is_gate).into_iter().filter(is_fact).collect();
+    cluster.allow_at("b", &gate);
+    cluster.place.service.wait_requests("/turn/door", 1);
+
+    first.kill();
+    second.wait_for_log("node b serves the realm");
+    latch.open();
+    let last = seen.last().unwrap().id.clone().unwrap();
+    let resume = [("cookie", cookie.as_str()), ("last-event-id", last.as_str())];
+    let mut stream = ApiEvents::open(&second.address, "?after=start", &resume).unwrap();
+    drop(agent);
+    let mut agent = AgentClient::connect_authenticated(&second, AGENT_TOKEN);
+    let listed = agent.pending_results(2);
+    assert_eq!(listed["queued"], json!([{ "request_id": "1", "status": "error", "data": "Outcome unknown" }]));
+    look(&mut agent, 3, "end");
+    let end = cluster.run_at("b", &["audit", "verify"])["records"].as_u64();
+    let is_end = |event: &ApiEvent| event.data["lsn"].as_u64() >= end;
+    seen.extend(stream.read_until(is_end).into_iter().filter(is_fact));
+    let mut whole = ApiEvents::open(&second.address, "?after=start", &[("cookie", &cookie)]).unwrap();
+    let whole: Vec<ApiEvent> = whole.read_until(is_end).into_iter().filter(is_fact).collect();
+    let ids = |events: &[ApiEvent]| events.iter().map(|event| event.id.clone().unwrap()).collect::<Vec<_>>();
+    assert_eq!(ids(&seen), ids(&whole));
+    assert_eq!(cluster.place.service.request_count("/turn/door"), 1);
+    cluster.verify_record();
+}
+
+/// The owner is cut off from the database, without an error, and comes back.
+#[test]
+fn an_owner_that_is_cut_off_from_the_database_gives_the_realm_up_before_another_has_it() {
+    let Some(server) = PostgresServer::start(&[], |_| {}) else { return };
+    let database = server.make_database();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let proxy = runtime.block_on(StallingProxy::start(server.folder.join(".s.PGSQL.5432")));
+    let urls = [proxy.url(&database), server.url("postgres", &database)];
+    let cluster = ClusterFixture::with_urls(server, database, [&urls[0], &urls[1]]);
+    let (first, second) = cluster.start_both();
+    let mut agent = AgentClient::connect_authenticated(&first, AGENT_TOKEN);
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
+    let gate = cluster.wait_gate_at("b");
+    proxy.stall();
+    second.wait_for_log("node b serves the realm");
+    assert!(first.log_text().contains("this node gives the realm up"), "{}", first.log_text());
+    cluster.allow_at("b", &gate);
+    cluster.place.service.wait_requests("/turn/door", 1);
+    proxy.resume();
+    first.wait_for_log("node b serves the realm");
+    drop(agent);
+    let mut agent = AgentClient::connect_authenticated(&first, AGENT_TOKEN);
+    take_missed(&mut agent, 2);
+    assert_eq!(cluster.place.service.request_count("/turn/door"), 1);
+    cluster.verify_record();
+}
+
+/// nginx, as docs/operations.md configures it. It ends with this value.
+struct NginxProxy {
+    child: std::process::Child,
+    address: String,
+}
+
+impl NginxProxy {
+    /// Starts it before the nodes at `addresses`; none where nginx is not installed.
+    #[allow(clippy::print_stderr, reason = "it says why the test does nothing")]
+    fn start(folder: &Path, addresses: [&str; 2]) -> Option<Self> {
+        let paths = std::env::var("PATH").unwrap_or_default();
+        let mut found = paths.split(':').chain(["/usr/sbin"]).map(|path| Path::new(path).join("nginx"));
+        let Some(program) = found.find(|path| path.exists()) else {
+            eprintln!("skipped: nginx is not installed");
+            return None;
+        };
+        let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md")).unwrap();
+        let (_, rest) = guide.split_once("```nginx\n").unwrap();
+        let (servers, _) = rest.split_once("```").unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut servers = servers.to_owned();
+        for (from, to) in [
+            ("10.0.0.5:8443", addresses[0]),
+            ("10.0.0.6:8443", addresses[1]),
+            ("https://countersign", "http://countersign"),
+            ("listen 443 ssl;", &format!("listen 127.0.0.1:{port};")),
+        ] {
+            assert!(servers.contains(from), "{servers}");
+            servers = servers.replace(from, to);
+        }
+        let file = folder.join("nginx.conf");
+        let head = format!(
+            "daemon off;\nmaster_process off;\npid {0}/nginx.pid;\nerror_log {0}/nginx.log;\nevents {{}}\n",
+            folder.display()
+        );
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {}/nginx-{name};\n", folder.display()))
+            .concat();
+        std::fs::write(&file, format!("{head}http {{\naccess_log off;\n{temporary}{servers}}}\n")).unwrap();
+        let child = std::process::Command::new(program).arg("-c").arg(&file).arg("-p").arg(folder).spawn().unwrap();
+        let address = format!("127.0.0.1:{port}");
+        while std::net::TcpStream::connect(&address).is_err() {}
+        Some(Self { child, address })
+    }
+}
+
+impl Drop for NginxProxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn clients_behind_nginx_go_on_at_the_other_node() {
+    let Some(cluster) = ClusterFixture::create() else { return };
+    let (first, second) = cluster.start_both();
+    let Some(proxy) = NginxProxy::start(&cluster.place.folder, [&first.address, &second.address]) else { return };
+    let connect = || {
+        let mut agent = AgentClient::connect_at(&proxy.address, &[]).unwrap();
+        assert_eq!(agent.authenticate(AGENT_TOKEN)["result"]["status"], "authenticated");
+        agent
+    };
+    let mut agent = connect();
+    look(&mut agent, 0, "a");
+    agent.request_tool(1, "turn", json!({ "thing": "door" }));
+    let gate = cluster.wait_gate_at("b");
+    let cookie = log_in(&second);
+    let mut stream = ApiEvents::open(&proxy.address, "?after=start", &[("cookie", &cookie)]).unwrap();
+    stream.read_until(is_gate);
+    first.kill();
+    second.wait_for_log("node b serves the realm");
+    cluster.allow_at("b", &gate);
+    drop(agent);
+    take_missed(&mut connect(), 2);
+    let mut stream = ApiEvents::open(&proxy.address, "?after=start", &[("cookie", &cookie)]).unwrap();
+    stream.read_until(is_gate);
     assert_eq!(cluster.place.service.request_count("/turn/door"), 1);
     cluster.verify_record();
 }

@@ -31,6 +31,9 @@ mod mcp_questions;
 mod mcp_servers;
 mod operations;
 mod packaged_unit;
+#[path = "../../../store/tests/postgres/proxy.rs"]
+mod postgres_proxy;
+#[allow(clippy::print_stderr, reason = "it says why a test does nothing")]
 #[path = "../../../store/tests/postgres/server.rs"]
 mod postgres_server;
 mod postgres_storage;

@@ -5,13 +5,12 @@
 use std::{sync::Arc, time::Duration};
 
 use countersign_runtime::store::{ClusterRows, ClusterTables, DatabaseError, NodeIdentity, NodeRow};
-use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::REALM;
+use super::{REALM, held_lease::HeldLease};
 
 /// Part of a lease after which it is renewed.
 const RENEWAL: u32 = 3;
@@ -24,7 +23,7 @@ const AFTER_END: Duration = Duration::from_millis(10);
 
 /// Role of a node for its realm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum NodeRole {
+pub(crate) enum NodeRole {
     /// Another node serves the realm, or none.
     #[default]
     Standby,
@@ -36,12 +35,12 @@ pub(super) enum NodeRole {
 
 /// Node that serves the realm.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OwnerNode {
-    pub(super) name: String,
+pub(crate) struct OwnerNode {
+    pub(crate) name: String,
     /// Id of its process.
-    pub(super) process: String,
+    pub(crate) process: String,
     /// URL at which other nodes reach it.
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 impl From<&NodeRow> for OwnerNode {
@@ -52,10 +51,10 @@ impl From<&NodeRow> for OwnerNode {
 
 /// View of a node of its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NodeState {
-    pub(super) role: NodeRole,
+pub(crate) struct NodeState {
+    pub(crate) role: NodeRole,
     /// Owner of the realm, if one is known.
-    pub(super) owner: Option<OwnerNode>,
+    pub(crate) owner: Option<OwnerNode>,
 }
 
 /// Action that follows from the state of the cluster.
@@ -71,27 +70,8 @@ enum LeaseStep {
     Wait,
 }
 
-/// Time until which a lease is held for certain, for readers that cannot wait for its keeper: the process may have been stopped.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LeaseDeadline(Arc<Mutex<Option<Instant>>>);
-
-impl LeaseDeadline {
-    /// Reports whether the lease is held now.
-    pub(super) fn is_ahead(&self) -> bool {
-        self.0.lock().is_some_and(|deadline| Instant::now() < deadline)
-    }
-
-    fn get(&self) -> Option<Instant> {
-        *self.0.lock()
-    }
-
-    fn set(&self, deadline: Option<Instant>) {
-        *self.0.lock() = deadline;
-    }
-}
-
 /// Keeper of the lease of one node.
-pub(super) struct LeaseKeeper {
+pub(crate) struct LeaseKeeper {
     tables: Arc<ClusterTables>,
     node: NodeIdentity,
     state: watch::Sender<NodeState>,
@@ -99,35 +79,35 @@ pub(super) struct LeaseKeeper {
     not_before: watch::Receiver<Instant>,
     /// Rings when a lease was given up.
     changed: Arc<Notify>,
-    deadline: LeaseDeadline,
+    held: HeldLease,
     was_reachable: bool,
 }
 
 impl LeaseKeeper {
-    pub(super) fn new(
+    pub(crate) fn new(
         tables: Arc<ClusterTables>,
         node: NodeIdentity,
         state: watch::Sender<NodeState>,
         not_before: watch::Receiver<Instant>,
         changed: Arc<Notify>,
-        deadline: LeaseDeadline,
+        held: HeldLease,
     ) -> Self {
-        Self { tables, node, state, not_before, changed, deadline, was_reachable: true }
+        Self { tables, node, state, not_before, changed, held, was_reachable: true }
     }
 
     /// Keeps the lease until it is dropped. Returns if another process has the name of the node now.
-    pub(super) async fn run(mut self) -> DatabaseError {
+    pub(crate) async fn run(mut self) -> DatabaseError {
         loop {
-            let asked = Instant::now();
-            let pause = match self.renew(asked).await {
+            let sent_at = Instant::now();
+            let pause = match self.renew(sent_at).await {
                 Ok(rows) => {
                     if !std::mem::replace(&mut self.was_reachable, true) {
                         tracing::info!("the database of the cluster answers again");
                     }
-                    self.apply(asked, &rows).await
+                    self.apply(sent_at, &rows).await
                 }
                 Err(error @ DatabaseError::NodeExists { .. }) => {
-                    self.deadline.set(None);
+                    self.held.lose();
                     self.set_role(NodeRole::Standby);
                     return error;
                 }
@@ -140,7 +120,7 @@ impl LeaseKeeper {
             };
             let changed = Arc::clone(&self.changed);
             tokio::select! {
-                () = sleep_until(asked + pause) => {}
+                () = sleep_until(sent_at + pause) => {}
                 () = changed.notified() => {}
                 () = self.lost() => self.lose(),
             }
@@ -148,12 +128,12 @@ impl LeaseKeeper {
     }
 
     /// Renews the lease. The node has lost it if the database does not answer before its end.
-    async fn renew(&mut self, asked: Instant) -> Result<ClusterRows, DatabaseError> {
-        let deadline = self.deadline.get().unwrap_or(asked + self.node.lease);
+    async fn renew(&mut self, sent_at: Instant) -> Result<ClusterRows, DatabaseError> {
+        let deadline = self.held.deadline().unwrap_or(sent_at + self.node.lease);
         if let Ok(rows) = timeout_at(deadline, self.tables.renew(&self.node)).await {
             return rows;
         }
-        if self.deadline.get().is_some() {
+        if self.held.deadline().is_some() {
             self.lose();
         }
         Err(DatabaseError::Unreachable {
@@ -163,31 +143,34 @@ impl LeaseKeeper {
     }
 
     /// Does what follows from the state of the cluster, and returns the time until the next look.
-    async fn apply(&mut self, asked: Instant, rows: &ClusterRows) -> Duration {
+    async fn apply(&mut self, sent_at: Instant, rows: &ClusterRows) -> Duration {
         let renewal = self.node.lease / RENEWAL;
         let step = next_step(rows, &self.node, Instant::now() < *self.not_before.borrow());
         match step {
             LeaseStep::Keep | LeaseStep::GiveUp => {
-                self.hold_from(asked);
+                self.hold_from(
+                    sent_at,
+                    rows.leases.iter().find(|lease| lease.realm == REALM).map_or(0, |lease| lease.term),
+                );
                 let role = if step == LeaseStep::Keep { NodeRole::Owner } else { NodeRole::Leaving };
                 self.publish(role, rows);
                 renewal
             }
             LeaseStep::Take => {
-                let asked = Instant::now();
-                match timeout_at(asked + self.node.lease, self.tables.take(&self.node, REALM)).await {
-                    Ok(Ok(true)) => {
-                        self.hold_from(asked);
+                let sent_at = Instant::now();
+                match timeout_at(sent_at + self.node.lease, self.tables.take(&self.node, REALM)).await {
+                    Ok(Ok(Some(number))) => {
+                        self.hold_from(sent_at, number);
                         self.set_role(NodeRole::Owner);
                         // The state in which it is the owner is published by the next renewal.
                         Duration::ZERO
                     }
-                    Ok(Ok(false)) => Duration::ZERO,
+                    Ok(Ok(None)) => Duration::ZERO,
                     Ok(Err(_)) | Err(_) => renewal,
                 }
             }
             LeaseStep::Wait => {
-                self.deadline.set(None);
+                self.held.lose();
                 self.publish(NodeRole::Standby, rows);
                 let ends = rows.leases.iter().find(|lease| lease.realm == REALM).map(|lease| lease.remaining);
                 ends.filter(|left| !left.is_zero()).map_or(renewal, |left| renewal.min(left + AFTER_END))
@@ -208,20 +191,20 @@ impl LeaseKeeper {
         self.state.send_if_modified(|current| std::mem::replace(&mut current.role, role) != role);
     }
 
-    /// Notes that the lease was taken or renewed by a request that was sent at `asked`.
-    fn hold_from(&self, asked: Instant) {
-        self.deadline.set(Some(asked + self.node.lease - self.node.lease / MARGIN));
+    /// Notes that the lease of this number was taken or renewed by a request that was sent at `sent_at`.
+    fn hold_from(&self, sent_at: Instant, number: u64) {
+        self.held.hold(sent_at + self.node.lease - self.node.lease / MARGIN, number);
     }
 
     async fn lost(&self) {
-        match self.deadline.get() {
+        match self.held.deadline() {
             Some(deadline) => sleep_until(deadline).await,
             None => std::future::pending().await,
         }
     }
 
     fn lose(&self) {
-        self.deadline.set(None);
+        self.held.lose();
         tracing::warn!(realm = REALM, "the lease ends without an answer of the database: this node gives the realm up");
         self.set_role(NodeRole::Standby);
     }
@@ -232,7 +215,7 @@ fn next_step(rows: &ClusterRows, node: &NodeIdentity, must_wait: bool) -> LeaseS
     let Some(lease) = rows.leases.iter().find(|lease| lease.realm == REALM) else { return LeaseStep::Wait };
     let is_draining = rows.nodes.iter().any(|row| row.process == node.process && row.is_draining);
     let can_take = |name: &str| rows.nodes.iter().any(|row| row.name == name && row.is_alive && !row.is_draining);
-    let is_others = lease.wanted.as_deref().is_some_and(|wanted| wanted != node.name && can_take(wanted));
+    let is_others = lease.next_owner.as_deref().is_some_and(|next| next != node.name && can_take(next));
     if lease.is_held_by(&node.process) {
         return if is_draining || is_others { LeaseStep::GiveUp } else { LeaseStep::Keep };
     }
@@ -269,7 +252,7 @@ mod tests {
             lease: Duration::from_secs(3),
         };
         let held = Duration::from_secs(2);
-        for (case, owner, remaining, wanted, a_drains, b_alive, must_wait, want) in [
+        for (case, owner, remaining, next_owner, a_drains, b_alive, must_wait, want) in [
             ("never owned", None, Duration::ZERO, None, false, true, false, LeaseStep::Take),
             ("its own", Some("a"), held, None, false, true, false, LeaseStep::Keep),
             ("its own, ended", Some("a"), Duration::ZERO, None, false, true, false, LeaseStep::Take),
@@ -293,7 +276,7 @@ mod tests {
                     term: 1,
                     age: Duration::ZERO,
                     remaining,
-                    wanted: wanted.map(str::to_owned),
+                    next_owner: next_owner.map(str::to_owned),
                 }],
             };
             assert_eq!(next_step(&rows, &a, must_wait), want, "{case}");

@@ -2,11 +2,11 @@
 //!
 //! It must not know what a client says.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use countersign_http::listen::{
     ConnectionRelay, PortService, PortStream, RelayedConnection,
-    tunnel::{self, TunnelClient, TunnelKey, TunnelServer},
+    tunnel::{self, TunnelClient, TunnelKey},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use reqwest::{Certificate, Client, StatusCode, header, redirect};
@@ -16,12 +16,14 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::lease_keeper::{NodeState, OwnerNode};
-use crate::{
-    control::{SocketParts, serve_relayed},
-    serve_error::ServeError,
+use super::{
+    lease_keeper::{NodeState, OwnerNode},
+    read_ahead::ReadAhead,
 };
+use crate::serve_error::ServeError;
 
+/// Time in which a client must begin its request.
+const SILENCE: Duration = Duration::from_secs(10);
 /// Longest wait of a client for a node that serves the realm.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Time limit of opening a tunnel.
@@ -35,16 +37,18 @@ const BUFFER: usize = 4096;
 
 /// Opens tunnels to the owner of the realm.
 #[derive(Clone)]
-pub(super) struct TunnelOpener {
+pub(crate) struct TunnelOpener {
     client: Client,
     key: TunnelKey,
+    /// Id of this process, to which no tunnel leads.
+    process: String,
     state: watch::Receiver<NodeState>,
 }
 
 impl TunnelOpener {
     /// Makes the opener of a node. `authorities` are PEM certificates that may sign those of other nodes.
-    pub(super) fn new(
-        key: TunnelKey,
+    pub(crate) fn new(
+        (key, process): (TunnelKey, String),
         authorities: Option<&[u8]>,
         state: watch::Receiver<NodeState>,
     ) -> Result<Self, ServeError> {
@@ -61,19 +65,21 @@ impl TunnelOpener {
             None => builder,
             Some(pem) => builder.tls_certs_only(Certificate::from_pem_bundle(pem).map_err(failed)?),
         };
-        Ok(Self { client: builder.build().map_err(failed)?, key, state })
+        Ok(Self { client: builder.build().map_err(failed)?, key, process, state })
     }
 
-    /// Waits for an owner that accepts a tunnel, until `deadline`.
-    pub(super) async fn open(
-        &self,
-        client: &TunnelClient,
-        deadline: Instant,
-    ) -> Option<(OwnerNode, reqwest::Upgraded)> {
+    /// Waits for an owner that accepts a tunnel, for as long as clients wait.
+    pub(crate) async fn open_soon(&self, client: &TunnelClient) -> Option<(OwnerNode, reqwest::Upgraded)> {
+        self.open(client, Instant::now() + PATIENCE).await
+    }
+
+    async fn open(&self, client: &TunnelClient, deadline: Instant) -> Option<(OwnerNode, reqwest::Upgraded)> {
         let mut state = self.state.clone();
         let opening = async {
             loop {
-                let owner = match state.wait_for(|state| state.owner.is_some()).await {
+                let is_other =
+                    |state: &NodeState| state.owner.as_ref().is_some_and(|owner| owner.process != self.process);
+                let owner = match state.wait_for(is_other).await {
                     Ok(state) => state.owner.clone(),
                     Err(_) => return None,
                 };
@@ -109,7 +115,7 @@ impl TunnelOpener {
     }
 
     /// Copies both directions until one ends, or another node owns the realm.
-    pub(super) async fn copy(&self, mut stream: impl PortStream, owner: &OwnerNode, mut tunnel: reqwest::Upgraded) {
+    pub(crate) async fn copy(&self, mut stream: impl PortStream, owner: &OwnerNode, mut tunnel: reqwest::Upgraded) {
         let mut state = self.state.clone();
         let is_gone = |state: &NodeState| state.owner.as_ref().is_some_and(|other| other.process != owner.process);
         tokio::select! {
@@ -128,18 +134,26 @@ impl ConnectionRelay for TunnelOpener {
     ) -> BoxFuture<'static, Option<Box<dyn PortStream>>> {
         let opener = self.clone();
         async move {
-            let RelayedConnection { mut stream, from, peer } = connection;
+            let RelayedConnection { stream, from, peer } = connection;
+            // A client that says nothing needs no tunnel.
+            let Ok(Ok(mut stream)) = timeout(SILENCE, ReadAhead::read_first(stream)).await else { return None };
+            if stream.first().is_empty() {
+                return None;
+            }
+            // A tunnel of a node that takes this one for the owner ends here, or two nodes could pass it on for ever.
+            if is_tunnel(stream.first()) {
+                let _ = timeout(REFUSAL, refuse(&mut stream)).await;
+                return None;
+            }
             let client =
                 TunnelClient::Port { from, may_decide: peer.may_decide().await, is_guarded: peer.is_guarded().await };
-            let (owner, tunnel) = tokio::select! {
-                opened = opener.open(&client, Instant::now() + PATIENCE) => match opened {
-                    Some(opened) => opened,
-                    None => {
-                        let _ = timeout(REFUSAL, refuse(&mut stream)).await;
-                        return None;
-                    }
-                },
-                () = service.ended() => return Some(stream),
+            let opened = tokio::select! {
+                opened = opener.open_soon(&client) => opened,
+                () = service.ended() => return Some(Box::new(stream) as Box<dyn PortStream>),
+            };
+            let Some((owner, tunnel)) = opened else {
+                let _ = timeout(REFUSAL, refuse(&mut stream)).await;
+                return None;
             };
             tokio::select! {
                 () = opener.copy(stream, &owner, tunnel) => {}
@@ -151,8 +165,13 @@ impl ConnectionRelay for TunnelOpener {
     }
 }
 
+/// Reports whether the head of a request that begins so is that of a tunnel.
+fn is_tunnel(head: &[u8]) -> bool {
+    head.strip_prefix(b"GET ").is_some_and(|rest| rest.starts_with(tunnel::PATH.as_bytes()))
+}
+
 /// Tells a client of HTTP that no node serves the realm.
-async fn refuse(stream: &mut Box<dyn PortStream>) -> io::Result<()> {
+async fn refuse(stream: &mut ReadAhead) -> io::Result<()> {
     const TEXT: &str = "No node of the cluster serves this realm now.\n";
     let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 1\r\nconnection: close";
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{TEXT}", TEXT.len()).as_bytes()).await?;
@@ -161,13 +180,4 @@ async fn refuse(stream: &mut Box<dyn PortStream>) -> io::Result<()> {
     let mut passed_over = [0; 1024];
     while stream.read(&mut passed_over).await? > 0 {}
     Ok(())
-}
-
-/// Makes the server of tunnels for a realm whose control socket has these parts.
-pub(crate) fn tunnel_server(key: TunnelKey, process: String, parts: SocketParts) -> Arc<TunnelServer> {
-    Arc::new(TunnelServer {
-        key,
-        process,
-        socket: Box::new(move |stream, client| serve_relayed(stream, client, parts.clone()).boxed()),
-    })
 }

@@ -17,11 +17,12 @@ use countersign_http::listen::{
     self, PortStream,
     log_throttle::LogThrottle,
     peer::{self, LocalPeer},
-    tunnel::TunnelClient,
+    tunnel::{TunnelClient, TunnelKey, TunnelServer},
 };
 use countersign_http::open_connections::OpenConnections;
 use countersign_runtime::OwnerHandle;
 use countersign_view::principals;
+use futures_util::FutureExt as _;
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
 use tokio::{
@@ -30,15 +31,20 @@ use tokio::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::Semaphore,
+    sync::{Semaphore, watch},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ControlReply, Request, answer_request, bound_socket::BoundSocket, data_dir_lock::DataDirLock,
+    ControlReply, Request, answer_request,
+    bound_socket::{BoundSocket, PeerCheck},
+    data_dir_lock::DataDirLock,
     proxied_call::ProxiedConnection,
 };
-use crate::{mcp_approvals, mcp_changes::apply_changes, mcp_tool_changes::revoke_changed_tools, mcp_tools::McpTools};
+use crate::{
+    cluster::TunnelOpener, mcp_approvals, mcp_changes::apply_changes, mcp_tool_changes::revoke_changed_tools,
+    mcp_tools::McpTools,
+};
 
 /// Longest request, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -52,6 +58,15 @@ const RECOVERY: Duration = Duration::from_millis(50);
 const MOST: usize = 1024;
 /// Time in which the first request must arrive.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// Handling of the connections of a control socket.
+#[derive(Clone)]
+pub(crate) enum SocketTarget {
+    /// The realm of this process serves them.
+    Realm(SocketParts),
+    /// Another node does.
+    Relay(TunnelOpener),
+}
 
 /// Control socket that is served until it is dropped.
 #[derive(Debug)]
@@ -67,6 +82,19 @@ impl ControlSocket {
     /// # Errors
     /// An error of the system.
     pub fn open(owned: DataDirLock, parts: SocketParts, others: Vec<u32>) -> std::io::Result<Self> {
+        let (_only, targets) = watch::channel(SocketTarget::Realm(parts));
+        Self::open_switched(owned, targets, others)
+    }
+
+    /// Opens the socket of a node, which gives each connection to the target that is the newest then.
+    ///
+    /// # Errors
+    /// An error of the system.
+    pub(crate) fn open_switched(
+        owned: DataDirLock,
+        targets: watch::Receiver<SocketTarget>,
+        others: Vec<u32>,
+    ) -> std::io::Result<Self> {
         let (bound, listener) = BoundSocket::bind(owned, others)?;
         let check = bound.peer_check();
         let serving = tokio::spawn(async move {
@@ -84,23 +112,16 @@ impl ControlSocket {
                         continue;
                     }
                 };
-                let Some((stream, user, may_attach)) = check.admit(stream) else { continue };
+                let Some((stream, user, is_own_user)) = check.admit(stream) else { continue };
                 let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
-                let caller = SocketCaller {
-                    user,
-                    by: principals::of_machine(user),
-                    may_attach,
-                    process: Process::Local(local.pid()),
-                };
-                let (parts, check) = (parts.clone(), check.clone());
+                let (targets, check, pid) = (targets.clone(), check.clone(), local.pid());
                 tokio::spawn(async move {
                     let _place = place;
                     // Neither may it see the gates of others.
                     if !local.may_decide().await {
                         return check.refuse(stream, listen::peer::REFUSED_HERE).await;
                     }
-                    // A client that disconnects in the middle needs no answer.
-                    let _ = Box::pin(serve_connection(stream, &parts, &caller)).await;
+                    dispatch_connection(stream, (user, is_own_user, pid), targets, &check).await;
                 });
             }
         });
@@ -114,8 +135,53 @@ impl Drop for ControlSocket {
     }
 }
 
+/// Serves a connection, or relays it. One that waits for another node gets the new target when that changes.
+async fn dispatch_connection(
+    stream: UnixStream,
+    (user, is_own_user, pid): (u32, bool, Option<i32>),
+    mut targets: watch::Receiver<SocketTarget>,
+    check: &PeerCheck,
+) {
+    loop {
+        let target = targets.borrow_and_update().clone();
+        let opener = match target {
+            SocketTarget::Realm(parts) => {
+                let by = principals::of_machine(user);
+                let caller = SocketCaller { user, by, may_attach: is_own_user, process: Process::Local(pid) };
+                // A client that disconnects in the middle needs no answer.
+                let _ = Box::pin(serve_connection(stream, &parts, &caller)).await;
+                return;
+            }
+            SocketTarget::Relay(opener) => opener,
+        };
+        let client = TunnelClient::Socket { user, is_own_user, is_guarded: peer::is_guarded(pid).await };
+        tokio::select! {
+            opened = opener.open_soon(&client) => {
+                return match opened {
+                    Some((owner, tunnel)) => opener.copy(stream, &owner, tunnel).await,
+                    None => check.refuse(stream, "no node of the cluster serves this realm now").await,
+                };
+            }
+            changed = targets.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Makes the server of tunnels for a realm whose control socket has these parts.
+pub(crate) fn tunnel_server(key: TunnelKey, process: String, parts: SocketParts) -> Arc<TunnelServer> {
+    Arc::new(TunnelServer {
+        key,
+        process,
+        socket: Box::new(move |stream, client| serve_relayed(stream, client, parts.clone()).boxed()),
+    })
+}
+
 /// Serves a client of the control socket of another node, until one of both ends the connection.
-pub(crate) async fn serve_relayed(mut stream: Box<dyn PortStream>, client: TunnelClient, parts: SocketParts) {
+async fn serve_relayed(mut stream: Box<dyn PortStream>, client: TunnelClient, parts: SocketParts) {
     let TunnelClient::Socket { user, is_own_user, is_guarded } = client else { return };
     let Ok((ours, mut theirs)) = UnixStream::pair() else { return };
     let by = principals::of_machine(user);

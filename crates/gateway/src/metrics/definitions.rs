@@ -164,6 +164,22 @@ pub(super) const ALL: &[MetricDefinition] = &[
             )
         },
     ),
+    define_metric(
+        "countersign_lease_term",
+        Gauge,
+        &[],
+        "Number of the lease of the realm, which grows with each takeover; absent without a cluster.",
+        |snapshot, _| {
+            MetricValue::Numbers(snapshot.lease.iter().map(|(term, _)| (Vec::new(), as_float(*term))).collect())
+        },
+    ),
+    define_metric(
+        "countersign_lease_remaining_seconds",
+        Gauge,
+        &[],
+        "Time for which the lease of the realm is held unless it is renewed; absent without a cluster.",
+        |snapshot, _| MetricValue::Numbers(snapshot.lease.iter().map(|(_, left)| (Vec::new(), *left)).collect()),
+    ),
     define_metric("countersign_record_bytes", Gauge, &[], "Size of the record on disk.", |snapshot, _| {
         single_value(snapshot.record)
     }),
@@ -287,7 +303,7 @@ mod tests {
             assert!(names.insert(metric.name), "{} stands twice", metric.name);
             assert_eq!(metric.name.ends_with("_total"), metric.kind == super::Counts, "{}", metric.name);
             match (metric.read)(
-                &MetricsSnapshot { messenger: Some(true), ..MetricsSnapshot::default() },
+                &MetricsSnapshot { messenger: Some(true), lease: Some((1, 2.5)), ..MetricsSnapshot::default() },
                 &RuntimeMetrics::new(),
             ) {
                 MetricValue::Spread { .. } => assert_eq!(metric.kind, super::Histogram, "{}", metric.name),

@@ -40,6 +40,8 @@ pub(super) struct MetricsSnapshot {
     pub(super) started: f64,
     /// True if the messenger is healthy; absent without one.
     pub(super) messenger: Option<bool>,
+    /// Number of the lease of the realm, and the seconds for which it is held; absent for a gateway that is alone.
+    pub(super) lease: Option<(u64, f64)>,
     /// Open connections: agent-gate, gsv, streams, MCP hosts, hooks, attached hosts, and all at the port.
     pub(super) connections: [i64; 8],
 }
@@ -73,6 +75,7 @@ pub(super) async fn take_snapshot(context: &MetricsContext) -> Option<MetricsSna
     #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 have room")]
     let started = context.started_at.0 as f64 / 1000.0;
     let messenger = context.telegram.as_ref().map(|report| report().is_well());
+    let lease = context.lease.as_ref().map(|lease| (lease.term(), lease.remaining().unwrap_or_default().as_secs_f64()));
     let OpenConnections { agent_gate, gsv, stream, mcp, acp, hooks, attached, http } = &context.open_connections;
     let connections = [agent_gate, gsv, stream, mcp, acp, hooks, attached, http].map(|gauge| gauge.get());
     Some(MetricsSnapshot {
@@ -87,6 +90,7 @@ pub(super) async fn take_snapshot(context: &MetricsContext) -> Option<MetricsSna
         descriptors,
         started,
         messenger,
+        lease,
         connections,
     })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use countersign_config::logging::LogLevels;
 use secrecy::SecretString;
 
-use crate::{platform::Platform, port::PortAddress, traces::TraceDestination};
+use crate::{cluster::HeldLease, platform::Platform, port::PortAddress, traces::TraceDestination};
 
 /// Parts that a process brings to a realm.
 pub struct RealmOptions {
@@ -29,8 +29,8 @@ pub struct RealmNode {
     pub secret: SecretString,
     /// Id of the process.
     pub process: String,
-    /// Reports whether it still holds the lease.
-    pub holds_lease: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Lease of the realm.
+    pub lease: HeldLease,
 }
 
 impl std::fmt::Debug for RealmOptions {

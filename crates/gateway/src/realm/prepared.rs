@@ -38,7 +38,8 @@ pub struct PreparedRealm {
     pub(super) services: Arc<ServiceClient>,
     /// Users of this machine who may open the control socket.
     pub(super) users: Vec<u32>,
-    pub(super) owned: DataDirLock,
+    /// Absent at a node of a cluster, which has the lock itself.
+    pub(super) owned: Option<DataDirLock>,
 }
 
 impl PreparedRealm {
@@ -47,6 +48,19 @@ impl PreparedRealm {
     /// # Errors
     /// [`ServeError`]: the setting that cannot be used, or that another gateway has the data directory.
     pub fn new(config: Config, notice: NoticeFn) -> Result<Self, ServeError> {
+        let mut prepared = Self::for_node(config, notice)?;
+        let folder = &prepared.config.storage.folder;
+        // Before the port: a port in use would only be a consequence.
+        let owned = DataDirLock::acquire_lock(folder).map_err(|problem| folder_error(folder, problem))?;
+        prepared.owned = Some(owned);
+        Ok(prepared)
+    }
+
+    /// Does the same for a process that has locked the data directory already.
+    ///
+    /// # Errors
+    /// [`ServeError`]: the setting that cannot be used.
+    pub(crate) fn for_node(config: Config, notice: NoticeFn) -> Result<Self, ServeError> {
         let front_end = config.webui.as_deref().map(hermes::front_end).transpose();
         front_end.map_err(ServeError::FrontEnd)?;
         let config = Arc::new(config);
@@ -60,18 +74,14 @@ impl PreparedRealm {
             Arc::new(ServiceClient::new(run_environment::service_definitions(&config))?.with_secrets(secrets.clone()));
         let users: Vec<u32> = config.people.iter().flat_map(|person| person.local.iter().copied()).collect();
         let folder = &config.storage.folder;
-        let what = format!("cannot use the data directory {}", folder.display());
-        let failed = |problem| ServeError::of_io(&what, problem);
         // Other users of this machine find the socket in it by its name.
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(if users.is_empty() { 0o700 } else { 0o711 })
             .create(folder)
             .and_then(|()| if users.is_empty() { Ok(()) } else { let_through(folder) })
-            .map_err(|problem| failed(no_folder(folder, problem)))?;
-        // Before the port: a port in use would only be a consequence.
-        let owned = DataDirLock::acquire_lock(folder).map_err(failed)?;
-        Ok(Self { config, notice, secrets, agents, tool_inventory, loaded, tls, services, users, owned })
+            .map_err(|problem| folder_error(folder, no_folder(folder, problem)))?;
+        Ok(Self { config, notice, secrets, agents, tool_inventory, loaded, tls, services, users, owned: None })
     }
 
     /// Returns the configuration.
@@ -94,6 +104,11 @@ impl std::fmt::Debug for PreparedRealm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PreparedRealm").field("folder", &self.config.storage.folder).finish_non_exhaustive()
     }
+}
+
+/// Names a data directory that cannot be used.
+pub(crate) fn folder_error(folder: &Path, problem: std::io::Error) -> ServeError {
+    ServeError::of_io(&format!("cannot use the data directory {}", folder.display()), problem)
 }
 
 /// Lets other users through a folder that is closed to them, to paths whose names they know.

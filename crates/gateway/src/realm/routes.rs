@@ -22,6 +22,7 @@ use countersign_runtime::{Clock, OwnerHandle, services::ServiceClient};
 use countersign_telegram::HealthProbe;
 
 use crate::{
+    cluster::HeldLease,
     mcp_status::GatewayMcpServers,
     metrics::{self, MetricsContext},
 };
@@ -45,13 +46,16 @@ pub(super) struct RouteParts {
     pub(super) telegram: Option<HealthProbe>,
     pub(super) url: String,
     pub(super) open_connections: OpenConnections,
+    /// Lease of the realm, in a cluster.
+    pub(super) lease: Option<HeldLease>,
 }
 
 impl RouteParts {
     /// Builds every route that is no WebSocket. `None` if the owner has ended.
     pub(super) async fn into_router(self) -> Option<Router> {
         let Self { handle, clock, config, chats, auth, started_at, tool_inventory, rules_file, .. } = self;
-        let Self { services, agents, peers, mcp, hooks, mcp_servers, telegram, url, open_connections, .. } = self;
+        let Self { services, agents, peers, mcp, hooks, mcp_servers, telegram, url, open_connections, lease, .. } =
+            self;
         let verifying = Arc::new(tokio::sync::Semaphore::new(1));
         let api = ApiContext {
             handle: handle.clone(),
@@ -77,6 +81,7 @@ impl RouteParts {
             storage: config.storage.clone(),
             telegram: telegram.clone(),
             open_connections,
+            lease,
         };
         let console = ConsoleContext {
             handle,

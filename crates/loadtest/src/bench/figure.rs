@@ -45,12 +45,13 @@ pub(crate) enum FigureGroup {
     Gsv,
     Mcp,
     Hooks,
+    Cluster,
     Scale,
 }
 
 impl FigureGroup {
     /// All groups, in the order of the pages.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Start,
         Self::Record,
         Self::Policy,
@@ -60,6 +61,7 @@ impl FigureGroup {
         Self::Gsv,
         Self::Mcp,
         Self::Hooks,
+        Self::Cluster,
         Self::Scale,
     ];
 
@@ -75,6 +77,7 @@ impl FigureGroup {
             Self::Gsv => "gsv",
             Self::Mcp => "MCP",
             Self::Hooks => "Hooks",
+            Self::Cluster => "Cluster",
             Self::Scale => "Scale of one gateway",
         }
     }
@@ -91,6 +94,7 @@ impl FigureGroup {
             Self::Gsv => "gsv",
             Self::Mcp => "mcp",
             Self::Hooks => "hooks",
+            Self::Cluster => "cluster",
             Self::Scale => "scale",
         }
     }

@@ -17,8 +17,8 @@ CREATE TABLE IF NOT EXISTS countersign.leases (
     term         bigint NOT NULL DEFAULT 0,
     taken        timestamptz NOT NULL DEFAULT '-infinity',
     until        timestamptz NOT NULL DEFAULT '-infinity',
-    wanted       text,
-    wanted_until timestamptz NOT NULL DEFAULT '-infinity'
+    next_owner       text,
+    next_owner_until timestamptz NOT NULL DEFAULT '-infinity'
 );
 
 INSERT INTO countersign.meta (key, value) VALUES ('cluster_version', 1) ON CONFLICT (key) DO NOTHING;

@@ -25,6 +25,9 @@ use crate::database_error::DatabaseError;
 /// The oldest version of the server that can hold a log.
 const OLDEST: u32 = 14;
 
+/// Name of a node of a cluster in the list of connections, before the id of its process.
+pub(super) const NODE_NAME: &str = "countersign node";
+
 /// Time that a silent server gets beyond the longest statement.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -79,7 +82,10 @@ impl Connector {
         );
         config
             .options(settings)
-            .application_name(format!("countersign process {}", std::process::id()))
+            .application_name(match &options.lease {
+                Some(_) => format!("{NODE_NAME} {}", std::process::id()),
+                None => format!("countersign process {}", std::process::id()),
+            })
             .connect_timeout(options.connect_timeout)
             .keepalives_idle(Duration::from_secs(10))
             .tcp_user_timeout(statement_timeout + SILENCE);

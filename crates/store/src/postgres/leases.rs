@@ -69,7 +69,7 @@ pub struct LeaseRow {
     /// Time until the lease ends; zero if it has ended.
     pub remaining: Duration,
     /// Node that is to own the realm next, if a user named one.
-    pub wanted: Option<String>,
+    pub next_owner: Option<String>,
 }
 
 impl LeaseRow {
@@ -190,18 +190,18 @@ impl ClusterTables {
         self.read().await
     }
 
-    /// Takes the lease of `realm` if it has ended and no other node is wanted. Returns whether the node has it now.
+    /// Takes the lease of `realm` if it has ended and no other node is named for it. Returns the number of the lease if the node has it now.
     ///
     /// # Errors
     /// [`DatabaseError`]
-    pub async fn take(&self, node: &NodeIdentity, realm: &str) -> Result<bool, DatabaseError> {
+    pub async fn take(&self, node: &NodeIdentity, realm: &str) -> Result<Option<u64>, DatabaseError> {
         let sql = "UPDATE countersign.leases SET node = $1, process = $2, term = term + 1, taken = clock_timestamp(),
-                 until = clock_timestamp() + make_interval(secs => $3), wanted = NULL
+                 until = clock_timestamp() + make_interval(secs => $3), next_owner = NULL
              WHERE realm = $4 AND until <= clock_timestamp()
-             AND (wanted IS NULL OR wanted = $1 OR wanted_until <= clock_timestamp())
+             AND (next_owner IS NULL OR next_owner = $1 OR next_owner_until <= clock_timestamp())
              RETURNING term";
         let values: [&(dyn ToSql + Sync); 4] = [&node.name, &node.process, &seconds(node.lease), &realm];
-        Ok(!self.query(sql, &values).await?.is_empty())
+        Ok(self.query(sql, &values).await?.first().map(|row| row.get::<_, i64>(0).cast_unsigned()))
     }
 
     /// Gives the lease of `realm` up, if the node has it.
@@ -238,7 +238,7 @@ impl ClusterTables {
     /// [`DatabaseError`]
     pub async fn move_realm(&self, realm: &str, node: &str, patience: Duration) -> Result<bool, DatabaseError> {
         let sql =
-            "UPDATE countersign.leases SET wanted = $2, wanted_until = clock_timestamp() + make_interval(secs => $3)
+            "UPDATE countersign.leases SET next_owner = $2, next_owner_until = clock_timestamp() + make_interval(secs => $3)
              WHERE realm = $1 RETURNING realm";
         Ok(!self.query(sql, &[&realm, &node, &seconds(patience)]).await?.is_empty())
     }
@@ -268,7 +268,7 @@ impl ClusterTables {
                          THEN extract(epoch FROM clock_timestamp() - taken)::float8 ELSE 0 END,
                      CASE WHEN until > clock_timestamp()
                          THEN extract(epoch FROM until - clock_timestamp())::float8 ELSE 0 END,
-                     CASE WHEN wanted_until > clock_timestamp() THEN wanted END
+                     CASE WHEN next_owner_until > clock_timestamp() THEN next_owner END
                  FROM countersign.leases ORDER BY realm",
                 &[],
             )
@@ -357,7 +357,7 @@ fn lease_row(row: &Row) -> LeaseRow {
         term: row.get::<_, i64>(3).cast_unsigned(),
         age: span(row.get(4)),
         remaining: span(row.get(5)),
-        wanted: row.get(6),
+        next_owner: row.get(6),
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_postgres::{Client, Row, Statement};
 
 use super::{
-    connect::{Connected, Connector},
+    connect::{Connected, Connector, NODE_NAME},
     leases::LeaseClaim,
     schema,
     statements::PreparedStatements,
@@ -198,7 +198,8 @@ async fn lock_partition(client: &Client, server: &str) -> Result<(), DatabaseErr
     }
 }
 
-/// Ends the connection that holds the lock, if `lease` is in force: its owner has lost the realm.
+/// Ends the connection of the node that holds the lock, if `lease` is in force: that node has lost the realm. A gateway without a lease
+/// keeps the lock, and so does a command that writes.
 async fn end_former_owner(client: &Client, server: &str, lease: &LeaseClaim) -> Result<(), DatabaseError> {
     let failed = |error: tokio_postgres::Error| DatabaseError::of_statement(server, &error);
     let held = client.query(HOLDS_LEASE, &[&lease.realm, &lease.process]).await.map_err(failed)?;
@@ -207,10 +208,10 @@ async fn end_former_owner(client: &Client, server: &str, lease: &LeaseClaim) -> 
     }
     client
         .query(
-            "SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l
-             WHERE l.locktype = 'advisory' AND l.classid = $1::integer::oid AND l.objid = $2::integer::oid AND l.granted
+            "SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+             WHERE a.application_name LIKE $3 || ' %' AND l.locktype = 'advisory' AND l.classid = $1::integer::oid AND l.objid = $2::integer::oid AND l.granted
              AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-            &[&LOCK, &PARTITION],
+            &[&LOCK, &PARTITION, &NODE_NAME],
         )
         .await
         .map(drop)

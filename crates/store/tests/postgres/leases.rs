@@ -60,9 +60,9 @@ async fn one_node_has_a_lease_until_it_ends_or_is_given_up() {
     let tables = cluster(&database, &[&a, &b]).await;
     assert!(tables.read().await.unwrap().owner_of(REALM).is_none());
 
-    assert!(tables.take(&a, REALM).await.unwrap());
-    assert!(!tables.take(&b, REALM).await.unwrap());
-    assert!(!tables.take(&a, REALM).await.unwrap(), "a lease in force is renewed, not taken");
+    assert!(tables.take(&a, REALM).await.unwrap().is_some());
+    assert!(tables.take(&b, REALM).await.unwrap().is_none());
+    assert!(tables.take(&a, REALM).await.unwrap().is_none(), "a lease in force is renewed, not taken");
     let rows = tables.renew(&a).await.unwrap();
     assert_eq!(rows.owner_of(REALM).map(|node| node.name.as_str()), Some("a"));
     assert!(rows.leases[0].is_held_by("p1") && rows.leases[0].remaining > LONG / 2, "{rows:?}");
@@ -72,9 +72,9 @@ async fn one_node_has_a_lease_until_it_ends_or_is_given_up() {
     end_leases(&database).await;
     let rows = tables.renew(&a).await.unwrap();
     assert!(rows.owner_of(REALM).is_none(), "a lease that has ended is not extended: {rows:?}");
-    assert!(tables.take(&b, REALM).await.unwrap());
+    assert!(tables.take(&b, REALM).await.unwrap().is_some());
     tables.release(&b, REALM).await.unwrap();
-    assert!(tables.take(&a, REALM).await.unwrap());
+    assert!(tables.take(&a, REALM).await.unwrap().is_some());
     assert_eq!(tables.read().await.unwrap().leases[0].term, 3);
 }
 
@@ -86,7 +86,7 @@ async fn nodes_that_take_a_lease_at_once_do_not_both_have_it() {
     for _ in 0..5 {
         let takers = nodes.iter().map(async |node| {
             let tables = ClusterTables::new(&database.options()).unwrap();
-            tables.take(node, REALM).await.unwrap()
+            tables.take(node, REALM).await.unwrap().is_some()
         });
         let taken = futures_util::future::join_all(takers).await;
         assert_eq!(taken.iter().filter(|taken| **taken).count(), 1, "{taken:?}");
@@ -121,18 +121,18 @@ async fn a_realm_moves_to_the_node_that_is_wanted_and_to_another_if_that_does_no
     let Some(database) = Database::new() else { return };
     let (a, b) = (node("a", "p1"), node("b", "p2"));
     let tables = cluster(&database, &[&a, &b]).await;
-    assert!(tables.take(&a, REALM).await.unwrap());
+    assert!(tables.take(&a, REALM).await.unwrap().is_some());
     assert!(!tables.move_realm("other", "b", LONG).await.unwrap());
     assert!(tables.move_realm(REALM, "b", LONG).await.unwrap());
-    assert_eq!(tables.renew(&a).await.unwrap().leases[0].wanted.as_deref(), Some("b"));
+    assert_eq!(tables.renew(&a).await.unwrap().leases[0].next_owner.as_deref(), Some("b"));
     tables.release(&a, REALM).await.unwrap();
-    assert!(!tables.take(&a, REALM).await.unwrap());
-    assert!(tables.take(&b, REALM).await.unwrap());
-    assert_eq!(tables.read().await.unwrap().leases[0].wanted, None);
+    assert!(tables.take(&a, REALM).await.unwrap().is_none());
+    assert!(tables.take(&b, REALM).await.unwrap().is_some());
+    assert_eq!(tables.read().await.unwrap().leases[0].next_owner, None);
 
     assert!(tables.move_realm(REALM, "gone", Duration::ZERO).await.unwrap());
     tables.release(&b, REALM).await.unwrap();
-    assert!(tables.take(&a, REALM).await.unwrap());
+    assert!(tables.take(&a, REALM).await.unwrap().is_some());
 
     assert!(!tables.drain("c").await.unwrap());
     assert!(tables.drain("a").await.unwrap());
@@ -150,7 +150,7 @@ async fn an_owner_whose_lease_went_to_another_writes_nothing_any_more() {
     let refused = open_as(&database, &a);
     assert!(matches!(refused, Err(DatabaseError::NoLease { .. })), "{refused:?}");
 
-    assert!(tables.take(&a, REALM).await.unwrap());
+    assert!(tables.take(&a, REALM).await.unwrap().is_some());
     let first = open_as(&database, &a).unwrap();
     let epoch = first.take_over(ZERO).await.unwrap();
     first.append(ZERO, epoch, Lsn(0), text_batch(&["a"])).await.unwrap();
@@ -159,7 +159,7 @@ async fn an_owner_whose_lease_went_to_another_writes_nothing_any_more() {
     assert!(first.take_over(ZERO).await.is_err());
     first.append(ZERO, epoch, Lsn(1), text_batch(&["b"])).await.unwrap();
 
-    assert!(tables.take(&b, REALM).await.unwrap());
+    assert!(tables.take(&b, REALM).await.unwrap().is_some());
     let second = open_as(&database, &b).unwrap();
     let next = second.take_over(ZERO).await.unwrap();
     assert!(next > epoch, "{next}");

@@ -39,10 +39,19 @@ impl AgentClient {
     ///
     /// The status of a refusal.
     pub fn connect_with(gateway: &GatewayServer, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
-        let stream = TcpStream::connect(&gateway.address).unwrap();
+        Self::connect_at(&gateway.address, headers)
+    }
+
+    /// Connects to an address, such as that of a proxy before a gateway.
+    ///
+    /// # Errors
+    ///
+    /// The status of a refusal.
+    pub fn connect_at(address: &str, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut request = gateway.websocket_url().into_client_request().unwrap();
+        let mut request = format!("ws://{address}").into_client_request().unwrap();
         for (name, value) in headers {
             request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
         }

@@ -14,16 +14,12 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    REALM,
-    lease_keeper::{LeaseDeadline, LeaseKeeper, NodeRole, NodeState},
-    relay::TunnelOpener,
-    relay_socket::RelaySocket,
-};
 use crate::{
+    cluster::{HeldLease, LeaseKeeper, NodeRole, NodeState, REALM, TunnelOpener},
+    control::{ControlSocket, DataDirLock, SocketTarget},
     platform::Platform,
     port::PortAddress,
-    realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmNode, RealmOptions},
+    realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmNode, RealmOptions, folder_error},
     serve::bind_port,
     serve_error::ServeError,
     traces::TraceDestination,
@@ -56,15 +52,14 @@ struct ClusterNode {
     opener: TunnelOpener,
     state: watch::Receiver<NodeState>,
     services: watch::Sender<PortService>,
+    sockets: watch::Sender<SocketTarget>,
     /// Time before which it takes no lease.
     not_before: watch::Sender<Instant>,
     /// Rings when it gave a lease up.
     changed: Arc<Notify>,
-    deadline: LeaseDeadline,
+    held: HeldLease,
     quota: ConnectionQuota,
     address: PortAddress,
-    /// Users of this machine who may open the control socket.
-    users: Vec<u32>,
 }
 
 /// Why a realm ended at a node.
@@ -94,7 +89,9 @@ pub async fn serve_node(
     let notice: NoticeFn = Arc::new(notice);
     config.check_binding()?;
     // All that would keep the realm from opening here is reported before the node joins.
-    let prepared = PreparedRealm::new(config.clone(), Arc::clone(&notice))?;
+    let prepared = PreparedRealm::for_node(config.clone(), Arc::clone(&notice))?;
+    let folder = config.storage.folder.clone();
+    let owned = DataDirLock::acquire_lock(&folder).map_err(|problem| folder_error(&folder, problem))?;
     let port = bind_port(&prepared)?;
     let users = prepared.users().to_vec();
     drop(prepared);
@@ -121,18 +118,25 @@ pub async fn serve_node(
 
     let (state_sender, state) = watch::channel(NodeState::default());
     let (not_before, waits) = watch::channel(Instant::now());
-    let (changed, deadline) = (Arc::new(Notify::new()), LeaseDeadline::default());
+    let (changed, held) = (Arc::new(Notify::new()), HeldLease::default());
     let keeper = LeaseKeeper::new(
         Arc::clone(&tables),
         identity.clone(),
         state_sender,
         waits,
         Arc::clone(&changed),
-        deadline.clone(),
+        held.clone(),
     );
     let authorities = cluster.ca_file.as_ref().map(std::fs::read).transpose();
     let authorities = authorities.map_err(|problem| ServeError::of_io("cluster.ca_file", problem))?;
-    let opener = TunnelOpener::new(TunnelKey::from_secret(&cluster.secret), authorities.as_deref(), state.clone())?;
+    let opener = TunnelOpener::new(
+        (TunnelKey::from_secret(&cluster.secret), identity.process.clone()),
+        authorities.as_deref(),
+        state.clone(),
+    )?;
+    let (sockets, socket) = watch::channel(SocketTarget::Relay(opener.clone()));
+    let control =
+        ControlSocket::open_switched(owned, socket, users).map_err(|problem| folder_error(&folder, problem))?;
     let (services, service) = watch::channel(PortService::relayed(Arc::new(opener.clone())));
     if let Some(few) = listen::few_descriptors_warning() {
         notice(&few);
@@ -154,12 +158,12 @@ pub async fn serve_node(
         opener,
         state,
         services,
+        sockets,
         not_before,
         changed,
-        deadline,
+        held,
         quota,
         address,
-        users,
     };
     // On a task of its own: the opening of a record may block.
     let mut keeping = AbortOnDropHandle::new(tokio::spawn(keeper.run()));
@@ -174,7 +178,7 @@ pub async fn serve_node(
             Err(_) => Err(ServeError::Lost),
         },
     };
-    drop((keeping, announcing));
+    drop((keeping, announcing, control));
     closing.send_replace(true);
     node.services.borrow().end();
     let leaving = async {
@@ -198,10 +202,6 @@ impl ClusterNode {
     ) -> Result<(), ServeError> {
         let mut state = self.state.clone();
         loop {
-            let socket = RelaySocket::open(&self.config.storage.folder, self.users.clone(), self.opener.clone());
-            if let Err(problem) = &socket {
-                (self.notice)(&format!("the control socket does not relay to the owner of the realm: {problem}"));
-            }
             tokio::select! {
                 () = &mut stop => return Ok(()),
                 taken = state.wait_for(|state| state.role == NodeRole::Owner) => {
@@ -210,7 +210,6 @@ impl ClusterNode {
                     }
                 }
             }
-            drop(socket);
             match self.serve_realm(reload, stop.as_mut()).await {
                 RealmEnd::Stopped => return Ok(()),
                 RealmEnd::LeaseEnded => {}
@@ -246,6 +245,7 @@ impl ClusterNode {
         };
         let service = PortService::serving(realm.doors(), &self.quota, self.address.scheme == "https");
         self.services.send_replace(service.clone()).end();
+        self.sockets.send_replace(SocketTarget::Realm(realm.socket_parts()));
         let mut state = self.state.clone();
         let reloading = async {
             while let Some(()) = reload.recv().await {
@@ -260,14 +260,14 @@ impl ClusterNode {
             () = reloading => RealmEnd::Failed,
         };
         self.services.send_replace(PortService::relayed(Arc::new(self.opener.clone()))).end();
+        self.sockets.send_replace(SocketTarget::Relay(self.opener.clone()));
         realm.close(async { service.closed().await }).await;
         end
     }
 
     async fn open_realm(&self) -> Result<GatewayRealm, ServeError> {
-        let prepared = PreparedRealm::new(self.config.clone(), Arc::clone(&self.notice))?;
+        let prepared = PreparedRealm::for_node(self.config.clone(), Arc::clone(&self.notice))?;
         let lease = LeaseClaim { realm: REALM.to_owned(), process: self.identity.process.clone() };
-        let deadline = self.deadline.clone();
         let options = RealmOptions {
             platform: Platform::of_node(self.options.program.clone(), lease),
             address: self.address,
@@ -276,7 +276,7 @@ impl ClusterNode {
             node: Some(RealmNode {
                 secret: self.cluster.secret.clone(),
                 process: self.identity.process.clone(),
-                holds_lease: Box::new(move || deadline.is_ahead()),
+                lease: self.held.clone(),
             }),
         };
         GatewayRealm::open(prepared, options).await
