@@ -242,7 +242,14 @@ impl Attempt {
         match result {
             Ok(answer) => Ok((has_run, answer)),
             Err(_) if has_run => Ok((has_run, String::new())),
-            Err(_) => bail!("{name} did not attempt the call{}", error_output(&mut child)),
+            Err(_) => {
+                let output = error_output(&mut child);
+                // `opencode run` rejects what managed rules ask about, and ends without a word to the model.
+                let is_rejected = self.program == GuardedProgram::Opencode
+                    && output.contains("permission requested")
+                    && output.contains(&self.effect().display().to_string());
+                if is_rejected { Ok((has_run, output)) } else { bail!("{name} did not attempt the call{output}") }
+            }
         }
     }
 
