@@ -30,6 +30,15 @@ pub struct ClusterConfig {
     pub ca_file: Option<PathBuf>,
 }
 
+impl ClusterConfig {
+    /// Returns true if other nodes would send requests to this one in the clear over a network.
+    pub fn is_plaintext(&self) -> bool {
+        let Some(authority) = self.advertise.strip_prefix("http://") else { return false };
+        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host).trim_matches(['[', ']']);
+        !(host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()))
+    }
+}
+
 /// Without the secret.
 impl fmt::Debug for ClusterConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,8 +50,8 @@ impl fmt::Debug for ClusterConfig {
     }
 }
 
-/// Reads the node, if the file has one. `has_database` is true if the record is in a database, `is_insecure` with `--insecure`.
-pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool, is_insecure: bool) -> Option<ClusterConfig> {
+/// Reads the node, if the file has one. `has_database` is true if the record is in a database.
+pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool) -> Option<ClusterConfig> {
     let place = root.at("cluster");
     if place.is_absent() || !place.check_mapping(&["name", "advertise", "secret", "lease", "ca_file"]) {
         return None;
@@ -54,13 +63,17 @@ pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool, is_insecu
         let second = root.at("gateway").at("health_port");
         second.report_refusal("a node of a cluster has one port: use /livez and /readyz there");
     }
+    if root.at("on_shutdown").text().as_deref() == Some("deny") {
+        root.at("on_shutdown")
+            .report_refusal("a node of a cluster leaves pending gates to the other nodes: expected keep");
+    }
     let name = place.at("name").needed_text();
     if let Some(name) = &name
         && !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
     {
         place.at("name").report_refusal(format!("expected letters, digits, '-', '_' and '.', found '{name}'"));
     }
-    let advertise = read_advertise(&place.at("advertise"), is_insecure);
+    let advertise = read_advertise(&place.at("advertise"));
     let secret = place.at("secret").needed_secret();
     if secret.as_ref().is_some_and(|secret| secret.expose_secret().chars().count() < SHORTEST_SECRET) {
         place.at("secret").report_refusal(format!("expected at least {SHORTEST_SECRET} characters"));
@@ -82,27 +95,15 @@ pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool, is_insecu
     })
 }
 
-fn read_advertise(place: &ConfigField<'_>, is_insecure: bool) -> Option<String> {
-    const EXPECTED: &str = "expected the URL of this node for the others, such as https://10.0.0.5:8443";
+fn read_advertise(place: &ConfigField<'_>) -> Option<String> {
     let text = place.needed_text()?;
     let url = text.strip_suffix('/').unwrap_or(&text);
-    let authority = url.split_once("://").map(|(_, authority)| authority);
-    let Some(authority) =
-        authority.filter(|authority| !authority.is_empty() && !authority.contains(['/', '?', '#', '@']))
-    else {
-        place.report_refusal(EXPECTED);
+    let is_address = url.split_once("://").is_some_and(|(scheme, authority)| {
+        matches!(scheme, "http" | "https") && !authority.is_empty() && !authority.contains(['/', '?', '#', '@'])
+    });
+    if !is_address {
+        place.report_refusal("expected the URL of this node for the others, such as https://10.0.0.5:8443");
         return None;
-    };
-    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host).trim_matches(['[', ']']);
-    let is_loopback =
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    match url.split_once("://").map(|(scheme, _)| scheme) {
-        Some("https") => {}
-        Some("http") if is_loopback || is_insecure => {}
-        Some("http") => place.report_refusal(
-            "nodes would send requests in the clear: expected https, or --insecure on a private network",
-        ),
-        _ => place.report_refusal(EXPECTED),
     }
     Some(url.to_owned())
 }

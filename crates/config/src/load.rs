@@ -216,7 +216,7 @@ fn build_config(
         services: services::read_services(&root.at("services")),
         mcp_servers,
         agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
-        cluster: cluster::read_cluster(root, storage.database.is_some(), flags.insecure),
+        cluster: cluster::read_cluster(root, storage.database.is_some()),
         storage,
         approval_timeout: seconds("approval_timeout", 900),
         clarify_timeout: seconds("clarify_timeout", 3600),

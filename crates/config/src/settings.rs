@@ -297,6 +297,11 @@ pub enum BindError {
         "TLS not configured. Use --insecure to allow plaintext WS. (gateway.host is not a loopback address: set gateway.tls.cert and gateway.tls.key)"
     )]
     Plaintext,
+    /// Requests between nodes would travel in the clear.
+    #[error(
+        "cluster.advertise is http and not a loopback address: set gateway.tls and an https URL, or use --insecure on a private network"
+    )]
+    PlaintextNodes,
 }
 
 impl GatewayConfig {
@@ -317,8 +322,12 @@ impl Config {
     /// Decides whether the gateway may listen on its address.
     ///
     /// # Errors
-    /// [`BindError`] for an address that is not loopback, without a credential or without TLS and `--insecure`.
+    /// [`BindError`] for an address that is not loopback, without a credential or without TLS and `--insecure`, and for nodes that would
+    /// send requests in the clear.
     pub fn check_binding(&self) -> Result<(), BindError> {
+        if !self.gateway.insecure && self.cluster.as_ref().is_some_and(ClusterConfig::is_plaintext) {
+            return Err(BindError::PlaintextNodes);
+        }
         if self.gateway.is_loopback() {
             return Ok(());
         }

@@ -77,6 +77,9 @@ pub(crate) fn move_realm(place: &DataDir, realm: &str, node: &str, form: OutputF
             Some(row) if row.is_draining => bail!("node {node} is draining: start it again first"),
             Some(_) => {}
         }
+        if before.owner_of(realm).is_some_and(|owner| owner.name == node) {
+            return Ok(before);
+        }
         if !tables.move_realm(realm, node, PATIENCE).await? {
             bail!("there is no realm {realm}; `countersign cluster status` lists the realms");
         }

@@ -3,12 +3,15 @@
 //! It must not know the record, nor what a node does with a realm.
 
 mod held_lease;
+mod lease_book;
 mod lease_keeper;
 mod read_ahead;
 mod relay;
+#[cfg(test)]
+mod simulation;
 
 pub use held_lease::HeldLease;
-pub(crate) use lease_keeper::{LeaseKeeper, NodeRole, NodeState};
+pub(crate) use lease_keeper::{LeaseKeeper, NodeRole, NodeState, RealmProgress};
 pub(crate) use relay::TunnelOpener;
 
 /// The only realm of a node.

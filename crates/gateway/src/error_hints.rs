@@ -32,6 +32,7 @@ pub(super) fn log_open_error(path: &Path, problem: &store::LogOpenError) -> Stri
         store::LogOpenError::Database(store::DatabaseError::Owned { .. }) => {
             format!("another gateway uses this database: {problem}. Stop it, or set another database in storage.url")
         }
+        store::LogOpenError::Database(error @ store::DatabaseError::NodeExists { .. }) => error.to_string(),
         store::LogOpenError::Database(error) => format!("{error}. Run `countersign doctor` for advice"),
         problem => named(problem.to_string()),
     }

@@ -137,7 +137,8 @@ impl GatewayRealm {
             Arc::clone(&workspaces),
             Arc::clone(&attached_sessions),
             Arc::clone(&gsv_environments),
-        );
+        )
+        .with_lease(node.as_ref().map(|node| node.lease.clone()));
         let around = loaded.rules.path_context.clone();
         let options = OwnerOptions {
             rules: loaded.rules,

@@ -30,7 +30,7 @@ use countersign_view::connection_status::AgentStatus as _;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::{mcp_approvals, mcp_tools::McpTools};
+use crate::{cluster::HeldLease, mcp_approvals, mcp_tools::McpTools};
 
 /// Tools of services by name, each with its service.
 type ServiceToolCalls = BTreeMap<String, (String, ServiceCall)>;
@@ -44,6 +44,8 @@ pub(super) struct GatewayEnvironment {
     workspaces: Arc<SessionWorkspaces>,
     attached_sessions: Arc<AttachedSessions>,
     gsv_environments: Arc<gsv::GsvEnvironments>,
+    /// Lease of the realm, in a cluster.
+    lease: Option<HeldLease>,
 }
 
 impl GatewayEnvironment {
@@ -59,11 +61,29 @@ impl GatewayEnvironment {
         let tools = config.services.iter().flat_map(|service| service.tools.iter().map(move |tool| (service, tool)));
         let calls =
             tools.map(|(service, tool)| (tool.name.clone(), (service.name.clone(), service_tools::call_of(tool))));
-        Self { calls: calls.collect(), services, mcp, models, workspaces, attached_sessions, gsv_environments }
+        Self {
+            calls: calls.collect(),
+            services,
+            mcp,
+            models,
+            workspaces,
+            attached_sessions,
+            gsv_environments,
+            lease: None,
+        }
+    }
+
+    /// Returns the same for a node of a cluster, which begins nothing without its lease.
+    pub(super) fn with_lease(self, lease: Option<HeldLease>) -> Self {
+        Self { lease, ..self }
     }
 }
 
 impl RunEnvironment for GatewayEnvironment {
+    fn may_act(&self) -> bool {
+        self.lease.as_ref().is_none_or(HeldLease::is_held)
+    }
+
     fn hosted_environment(&self, session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {
         self.attached_sessions.environment_for(session)
     }
@@ -102,6 +122,9 @@ impl RunEnvironment for GatewayEnvironment {
         cancel: CancellationToken,
     ) -> BoxFuture<'a, ServiceOutcome> {
         async move {
+            if !self.may_act() {
+                return ServiceOutcome::InDoubt("this process does not own the record any more".to_owned());
+            }
             if let Some(outcome) = mcp_approvals::carry_out(&self.mcp, content).await {
                 return outcome;
             }

@@ -2,7 +2,7 @@
 //!
 //! Every change of the owner is a restart of the realm: it is opened as after a crash, and closed as at an end.
 
-use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{net::IpAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use countersign_config::{ClusterConfig, Config, logging::LogLevels};
 use countersign_http::listen::{self, ConnectionQuota, PortService, tunnel::TunnelKey};
@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    cluster::{HeldLease, LeaseKeeper, NodeRole, NodeState, REALM, TunnelOpener},
+    cluster::{HeldLease, LeaseKeeper, NodeRole, NodeState, REALM, RealmProgress, TunnelOpener},
     control::{ControlSocket, DataDirLock, SocketTarget},
     platform::Platform,
     port::PortAddress,
@@ -53,8 +53,7 @@ struct ClusterNode {
     state: watch::Receiver<NodeState>,
     services: watch::Sender<PortService>,
     sockets: watch::Sender<SocketTarget>,
-    /// Time before which it takes no lease.
-    not_before: watch::Sender<Instant>,
+    progress: watch::Sender<RealmProgress>,
     /// Rings when it gave a lease up.
     changed: Arc<Notify>,
     held: HeldLease,
@@ -111,19 +110,20 @@ pub async fn serve_node(
             None => cluster.advertise.clone(),
         },
         program: options.version.clone(),
+        addresses: own_addresses(),
         lease: cluster.lease,
     };
     tables.prepare().await.map_err(failed)?;
     join_cluster(&tables, &identity).await.map_err(failed)?;
 
     let (state_sender, state) = watch::channel(NodeState::default());
-    let (not_before, waits) = watch::channel(Instant::now());
+    let (progress, watched) = watch::channel(RealmProgress::new());
     let (changed, held) = (Arc::new(Notify::new()), HeldLease::default());
     let keeper = LeaseKeeper::new(
         Arc::clone(&tables),
         identity.clone(),
         state_sender,
-        waits,
+        watched,
         Arc::clone(&changed),
         held.clone(),
     );
@@ -159,7 +159,7 @@ pub async fn serve_node(
         state,
         services,
         sockets,
-        not_before,
+        progress,
         changed,
         held,
         quota,
@@ -201,42 +201,46 @@ impl ClusterNode {
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), ServeError> {
         let mut state = self.state.clone();
+        let mut last = 0;
         loop {
-            tokio::select! {
+            let is_new = |state: &NodeState| state.role == NodeRole::Owner && state.term > last;
+            let term = tokio::select! {
                 () = &mut stop => return Ok(()),
-                taken = state.wait_for(|state| state.role == NodeRole::Owner) => {
-                    if taken.is_err() {
-                        return Err(ServeError::Lost);
-                    }
-                }
-            }
-            match self.serve_realm(reload, stop.as_mut()).await {
+                taken = state.wait_for(is_new) => match taken {
+                    Ok(state) => state.term,
+                    Err(_) => return Err(ServeError::Lost),
+                },
+            };
+            last = term;
+            match self.serve_realm(term, reload, stop.as_mut()).await {
                 RealmEnd::Stopped => return Ok(()),
                 RealmEnd::LeaseEnded => {}
                 RealmEnd::Failed => {
                     // Another node may be able to.
-                    self.not_before.send_replace(Instant::now() + 2 * self.identity.lease);
+                    let pause = 2 * self.identity.lease;
+                    self.progress.send_modify(|progress| progress.not_before = Instant::now() + pause);
                 }
             }
+            self.progress.send_modify(|progress| progress.abandoned = term);
+            // Another node may have the lease as soon as it is given up.
+            self.held.lose();
             let released = timeout(self.identity.lease, self.tables.release(&self.identity, REALM)).await;
             if let Ok(Err(error)) = released {
-                tracing::warn!(%error, "the lease was not given up; it ends by itself");
+                tracing::warn!(%error, "the lease was not given up; it ends by itself, since it is not renewed");
             }
+            self.progress.send_modify(|progress| progress.ended = term);
             self.changed.notify_one();
-            tokio::select! {
-                () = &mut stop => return Ok(()),
-                _ = state.wait_for(|state| state.role == NodeRole::Standby) => {}
-            }
         }
     }
 
     /// Opens the realm and serves it until it ends, the lease ends or `stop`.
     async fn serve_realm(
         &self,
+        term: u64,
         reload: &mut mpsc::Receiver<()>,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> RealmEnd {
-        let realm = match self.open_realm().await {
+        let realm = match self.open_realm(term).await {
             Ok(realm) => realm,
             Err(error) => {
                 (self.notice)(&format!("node {} cannot serve the realm {REALM}: {error}", self.identity.name));
@@ -256,18 +260,26 @@ impl ClusterNode {
         let end = tokio::select! {
             () = &mut stop => RealmEnd::Stopped,
             () = realm.closed() => RealmEnd::Failed,
-            _ = state.wait_for(|state| state.role != NodeRole::Owner) => RealmEnd::LeaseEnded,
+            _ = state.wait_for(|state| state.role != NodeRole::Owner || state.term != term) => RealmEnd::LeaseEnded,
             () = reloading => RealmEnd::Failed,
         };
+        // In an orderly move the lease is kept until the realm is closed; otherwise it is not renewed any more.
+        let is_leaving = {
+            let state = state.borrow();
+            state.role == NodeRole::Leaving && state.term == term
+        };
+        if !is_leaving && !matches!(end, RealmEnd::Stopped) {
+            self.progress.send_modify(|progress| progress.abandoned = term);
+        }
         self.services.send_replace(PortService::relayed(Arc::new(self.opener.clone()))).end();
         self.sockets.send_replace(SocketTarget::Relay(self.opener.clone()));
         realm.close(async { service.closed().await }).await;
         end
     }
 
-    async fn open_realm(&self) -> Result<GatewayRealm, ServeError> {
+    async fn open_realm(&self, term: u64) -> Result<GatewayRealm, ServeError> {
         let prepared = PreparedRealm::for_node(self.config.clone(), Arc::clone(&self.notice))?;
-        let lease = LeaseClaim { realm: REALM.to_owned(), process: self.identity.process.clone() };
+        let lease = LeaseClaim { realm: REALM.to_owned(), process: self.identity.process.clone(), term };
         let options = RealmOptions {
             platform: Platform::of_node(self.options.program.clone(), lease),
             address: self.address,
@@ -285,6 +297,19 @@ impl ClusterNode {
     fn database_error(&self, problem: DatabaseError) -> ServeError {
         ServeError::Log { path: self.config.storage.log.clone(), problem: LogOpenError::Database(problem) }
     }
+}
+
+/// Returns the addresses of this machine, without loopback.
+fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|interface| interface.address);
+    let addresses = interfaces.filter_map(|address| {
+        let v4 = address.as_sockaddr_in().map(|address| IpAddr::from(address.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::from(address.ip())))
+    });
+    let mut addresses: Vec<IpAddr> = addresses.filter(|address| !address.is_loopback()).collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses
 }
 
 /// Adds the node. The process before it may have ended a moment ago: its name is waited for, for as long as its lease may take.

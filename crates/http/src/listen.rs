@@ -49,6 +49,11 @@ use crate::{open_connections::OpenConnections, readiness::ReadinessProbe, reply:
 const BACKLOG: u32 = 4096;
 /// Most health checks at once, at the port that serves nothing else.
 pub const HEALTH_MOST: usize = 64;
+/// Path that is answered as long as the process runs.
+pub const LIVEZ: &str = "/livez";
+/// Text at that path.
+pub const ALIVE: &str = "alive\n";
+
 /// A request for a WebSocket that passed the checks of the port.
 pub struct WebSocketRequest {
     /// The request.
@@ -190,7 +195,7 @@ fn port_router(handlers: Arc<PortHandlers>, is_tls: bool, stream_quota: StreamQu
 fn probe_router(handlers: Arc<PortHandlers>) -> Router {
     Router::new()
         .route("/healthz", get(answer_health))
-        .route("/livez", get(async || "alive\n"))
+        .route(LIVEZ, get(async || ALIVE))
         .route("/readyz", get(answer_ready))
         .with_state(handlers)
 }
@@ -213,7 +218,7 @@ async fn answer_health(State(handlers): State<Arc<PortHandlers>>) -> Response {
 
 /// Refuses requests to a node that was stopped for so long that another serves the realm by now.
 async fn check_lease(State(handlers): State<Arc<PortHandlers>>, request: Request, next: Next) -> Response {
-    if handlers.holds_lease.as_ref().is_none_or(|holds_lease| holds_lease()) {
+    if request.uri().path() == LIVEZ || handlers.holds_lease.as_ref().is_none_or(|holds_lease| holds_lease()) {
         return next.run(request).await;
     }
     let text = "This node of the cluster does not serve the realm any more.\n";

@@ -64,7 +64,9 @@ pub enum DatabaseError {
     #[error("the lease of the realm {realm} in the database at {server} has ended")]
     NoLease { server: String, realm: String },
     /// Another process has the name of the node.
-    #[error("another process is node {node} of the cluster in the database at {server}")]
+    #[error(
+        "another process is node {node} of the cluster in the database at {server}: stop it, or choose another cluster.name"
+    )]
     NodeExists { server: String, node: String },
     /// A statement failed.
     #[error("PostgreSQL at {server} failed: {problem}")]

@@ -210,10 +210,6 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "config.yaml:2: cluster.name: expected letters, digits, '-', '_' and '.', found 'a b'",
         ),
         (
-            "storage: { type: postgres, url: 'postgres://db/x' }\ncluster: { name: a, advertise: 'http://10.0.0.5:1', secret: 0123456789abcdef }",
-            "config.yaml:2: cluster.advertise: nodes would send requests in the clear: expected https, or --insecure on a private network",
-        ),
-        (
             "storage: { type: postgres, url: 'postgres://db/x' }\ncluster: { name: a, advertise: '10.0.0.5:1', secret: 0123456789abcdef }",
             "config.yaml:2: cluster.advertise: expected the URL of this node for the others, such as https://10.0.0.5:8443",
         ),

@@ -1,6 +1,6 @@
 //! Two nodes and one database, which the test starts itself. Skipped, and said so, where PostgreSQL is not installed.
 
-use std::path::Path;
+use std::{io::Write as _, path::Path, process::Stdio};
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayOptions, GatewayServer, Latch,
@@ -94,6 +94,20 @@ cluster: {{ name: {name}, advertise: 'http://127.0.0.1:0', secret: a-secret-of-t
         assert_eq!(verified["flaw"], Value::Null, "{verified}");
     }
 
+    /// Asks about a call of an agent, as its hook at the machine of this node.
+    fn run_hook_at(&self, name: &str) -> std::process::Output {
+        let input = json!({
+            "session_id": "s", "transcript_path": "", "cwd": "/tmp", "hook_event_name": "PreToolUse",
+            "tool_name": "Bash", "tool_input": { "command": "ls" }, "tool_use_id": "t",
+        });
+        let mut command = self.place.binary_command();
+        command.args(["hook", "claude", "--data", &format!("data-{name}")]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
     fn owner(&self) -> Value {
         self.run_at("a", &["cluster", "status"])["realms"][0]["owner"].clone()
     }
@@ -139,6 +153,13 @@ fn any_node_answers_and_the_other_takes_over_from_one_that_is_killed() {
     assert_eq!(cluster.wait_gate_at("a"), gate);
     let browser = second.http_client().with_header("cookie", &log_in(&second));
     assert_eq!(browser.get("/console/").status, 200);
+
+    // Its paths and processes are those of one machine.
+    let blocked = cluster.run_hook_at("b");
+    let reason = String::from_utf8_lossy(&blocked.stderr).into_owned() + &String::from_utf8_lossy(&blocked.stdout);
+    assert!(reason.contains("does not serve the realm"), "{blocked:?}");
+    let alive = second.http_client().get("/livez");
+    assert_eq!((alive.status, alive.body.as_str()), (200, "alive\n"));
 
     let refused = cluster.place.run(&["serve", "--config", "a.yaml", "--data", "data-c"]);
     assert!(refused.code == Some(1) && refused.err.contains("another process is node a"), "{refused:?}");
@@ -305,6 +326,29 @@ fn an_owner_that_is_cut_off_from_the_database_gives_the_realm_up_before_another_
     let mut agent = AgentClient::connect_authenticated(&first, AGENT_TOKEN);
     take_missed(&mut agent, 2);
     assert_eq!(cluster.place.service.request_count("/turn/door"), 1);
+    cluster.verify_record();
+}
+
+/// The only node loses its lease, and takes it again as soon as the database answers.
+#[test]
+fn a_node_serves_again_after_each_time_that_the_database_was_silent() {
+    let Some(server) = PostgresServer::start(&[], |_| {}) else { return };
+    let database = server.make_database();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let proxy = runtime.block_on(StallingProxy::start(server.folder.join(".s.PGSQL.5432")));
+    let url = proxy.url(&database);
+    let cluster = ClusterFixture::with_urls(server, database, [&url, &url]);
+    let node = cluster.start("a");
+    node.wait_for_log("node a serves the realm");
+    for (round, times) in (1..=3).zip([1, 2, 3]) {
+        proxy.stall();
+        while node.log_text().matches("this node gives the realm up").count() < times {
+            std::thread::yield_now();
+        }
+        proxy.resume();
+        let mut agent = AgentClient::connect_authenticated(&node, AGENT_TOKEN);
+        look(&mut agent, round, "again");
+    }
     cluster.verify_record();
 }
 

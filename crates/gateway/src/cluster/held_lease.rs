@@ -43,7 +43,8 @@ impl HeldLease {
         *self.0.lock() = Some(LeaseTerm { deadline, number });
     }
 
-    pub(super) fn lose(&self) {
+    /// Notes that the lease is not held any more.
+    pub(crate) fn lose(&self) {
         *self.0.lock() = None;
     }
 }

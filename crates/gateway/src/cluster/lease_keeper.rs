@@ -2,15 +2,15 @@
 //!
 //! It must not know what a node does with the realm.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use countersign_runtime::store::{ClusterRows, ClusterTables, DatabaseError, NodeIdentity, NodeRow};
+use countersign_runtime::store::{ClusterRows, DatabaseError, NodeIdentity, NodeRow};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{REALM, held_lease::HeldLease};
+use super::{REALM, held_lease::HeldLease, lease_book::LeaseBook};
 
 /// Part of a lease after which it is renewed.
 const RENEWAL: u32 = 3;
@@ -18,6 +18,8 @@ const RENEWAL: u32 = 3;
 const MARGIN: u32 = 10;
 /// Longest pause after the database did not answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a lease was not to be had.
+const TAKE_PAUSE: Duration = Duration::from_millis(200);
 /// Wait beyond the end of another node's lease.
 const AFTER_END: Duration = Duration::from_millis(10);
 
@@ -53,8 +55,38 @@ impl From<&NodeRow> for OwnerNode {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeState {
     pub(crate) role: NodeRole,
+    /// Number of the lease that the node holds, or held last.
+    pub(crate) term: u64,
     /// Owner of the realm, if one is known.
     pub(crate) owner: Option<OwnerNode>,
+    /// Addresses of the machines of other nodes, where commands of agents may run.
+    pub(crate) others: Vec<IpAddr>,
+}
+
+/// Work of a node with the realm of its leases, for the keeper: which of them it is to keep, and when it may take another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RealmProgress {
+    /// The last lease that the node needs no more: it is not renewed.
+    pub(crate) abandoned: u64,
+    /// The last lease whose realm is closed and given up. No other lease is taken before.
+    pub(crate) ended: u64,
+    /// Time before which the node takes no lease: the realm did not open here.
+    pub(crate) not_before: Instant,
+}
+
+impl RealmProgress {
+    /// Returns the progress of a node that did nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { abandoned: 0, ended: 0, not_before: Instant::now() }
+    }
+}
+
+/// Lease that a node took.
+#[derive(Clone, Copy, Debug)]
+struct TakenLease {
+    term: u64,
+    /// True once it must not be used any more, even if the database would extend it.
+    is_lost: bool,
 }
 
 /// Action that follows from the state of the cluster.
@@ -71,28 +103,29 @@ enum LeaseStep {
 }
 
 /// Keeper of the lease of one node.
-pub(crate) struct LeaseKeeper {
-    tables: Arc<ClusterTables>,
+pub(crate) struct LeaseKeeper<B> {
+    book: Arc<B>,
     node: NodeIdentity,
     state: watch::Sender<NodeState>,
-    /// Time before which it takes no lease: the realm did not open here.
-    not_before: watch::Receiver<Instant>,
+    progress: watch::Receiver<RealmProgress>,
+    /// The lease whose realm this node serves or has to close.
+    taken: Option<TakenLease>,
     /// Rings when a lease was given up.
     changed: Arc<Notify>,
     held: HeldLease,
     was_reachable: bool,
 }
 
-impl LeaseKeeper {
+impl<B: LeaseBook> LeaseKeeper<B> {
     pub(crate) fn new(
-        tables: Arc<ClusterTables>,
+        book: Arc<B>,
         node: NodeIdentity,
         state: watch::Sender<NodeState>,
-        not_before: watch::Receiver<Instant>,
+        progress: watch::Receiver<RealmProgress>,
         changed: Arc<Notify>,
         held: HeldLease,
     ) -> Self {
-        Self { tables, node, state, not_before, changed, held, was_reachable: true }
+        Self { book, node, state, progress, taken: None, changed, held, was_reachable: true }
     }
 
     /// Keeps the lease until it is dropped. Returns if another process has the name of the node now.
@@ -127,17 +160,20 @@ impl LeaseKeeper {
         }
     }
 
-    /// Renews the lease. The node has lost it if the database does not answer before its end.
+    /// Says that the node is alive, and renews its lease unless the realm is being closed. The node has lost the lease if the database does
+    /// not answer before its end.
     async fn renew(&mut self, sent_at: Instant) -> Result<ClusterRows, DatabaseError> {
+        let progress = *self.progress.borrow();
+        let extends = self.taken.is_some_and(|taken| !taken.is_lost && taken.term > progress.abandoned);
         let deadline = self.held.deadline().unwrap_or(sent_at + self.node.lease);
-        if let Ok(rows) = timeout_at(deadline, self.tables.renew(&self.node)).await {
+        if let Ok(rows) = timeout_at(deadline, self.book.renew(&self.node, extends)).await {
             return rows;
         }
         if self.held.deadline().is_some() {
             self.lose();
         }
         Err(DatabaseError::Unreachable {
-            server: self.tables.server().to_owned(),
+            server: self.book.server().to_owned(),
             problem: "no answer within the lease".to_owned(),
         })
     }
@@ -145,41 +181,63 @@ impl LeaseKeeper {
     /// Does what follows from the state of the cluster, and returns the time until the next look.
     async fn apply(&mut self, sent_at: Instant, rows: &ClusterRows) -> Duration {
         let renewal = self.node.lease / RENEWAL;
-        let step = next_step(rows, &self.node, Instant::now() < *self.not_before.borrow());
+        let progress = *self.progress.borrow();
+        let step = next_step(rows, &self.node, Instant::now() < progress.not_before);
+        if let Some(taken) = &mut self.taken {
+            let lease = rows.leases.iter().find(|lease| lease.realm == REALM);
+            let is_held = lease.is_some_and(|lease| lease.is_held_by(&self.node.process) && lease.term == taken.term);
+            taken.is_lost |= !is_held || taken.term <= progress.abandoned;
+            let (term, is_lost) = (taken.term, taken.is_lost);
+            if !is_lost {
+                self.hold_from(sent_at, term);
+                let is_leaving = step == LeaseStep::GiveUp;
+                self.publish(if is_leaving { NodeRole::Leaving } else { NodeRole::Owner }, term, rows);
+                return renewal;
+            }
+            self.held.lose();
+            self.publish(NodeRole::Standby, term, rows);
+            if term > progress.ended {
+                return renewal;
+            }
+            self.taken = None;
+        }
         match step {
-            LeaseStep::Keep | LeaseStep::GiveUp => {
-                self.hold_from(
-                    sent_at,
-                    rows.leases.iter().find(|lease| lease.realm == REALM).map_or(0, |lease| lease.term),
-                );
-                let role = if step == LeaseStep::Keep { NodeRole::Owner } else { NodeRole::Leaving };
-                self.publish(role, rows);
-                renewal
-            }
-            LeaseStep::Take => {
-                let sent_at = Instant::now();
-                match timeout_at(sent_at + self.node.lease, self.tables.take(&self.node, REALM)).await {
-                    Ok(Ok(Some(number))) => {
-                        self.hold_from(sent_at, number);
-                        self.set_role(NodeRole::Owner);
-                        // The state in which it is the owner is published by the next renewal.
-                        Duration::ZERO
-                    }
-                    Ok(Ok(None)) => Duration::ZERO,
-                    Ok(Err(_)) | Err(_) => renewal,
-                }
-            }
-            LeaseStep::Wait => {
-                self.held.lose();
-                self.publish(NodeRole::Standby, rows);
+            LeaseStep::Take => self.take(renewal).await,
+            // A lease of before that this node does not use: it ends.
+            LeaseStep::Keep | LeaseStep::GiveUp | LeaseStep::Wait => {
+                let term = self.state.borrow().term;
+                self.publish(NodeRole::Standby, term, rows);
                 let ends = rows.leases.iter().find(|lease| lease.realm == REALM).map(|lease| lease.remaining);
                 ends.filter(|left| !left.is_zero()).map_or(renewal, |left| renewal.min(left + AFTER_END))
             }
         }
     }
 
-    fn publish(&self, role: NodeRole, rows: &ClusterRows) {
-        let state = NodeState { role, owner: rows.owner_of(REALM).map(OwnerNode::from) };
+    async fn take(&mut self, renewal: Duration) -> Duration {
+        let sent_at = Instant::now();
+        match timeout_at(sent_at + self.node.lease, self.book.take(&self.node, REALM)).await {
+            Ok(Ok(Some(term))) => {
+                self.taken = Some(TakenLease { term, is_lost: false });
+                self.hold_from(sent_at, term);
+                self.state.send_modify(|state| (state.role, state.term) = (NodeRole::Owner, term));
+                // Who the owner is, is published by the next renewal.
+                Duration::ZERO
+            }
+            // Another node was faster, or is to have it.
+            Ok(Ok(None)) => TAKE_PAUSE,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the lease was not taken");
+                renewal
+            }
+            Err(_) => renewal,
+        }
+    }
+
+    fn publish(&self, role: NodeRole, term: u64, rows: &ClusterRows) {
+        let others = rows.nodes.iter().filter(|row| row.process != self.node.process);
+        let others = others.flat_map(|row| row.addresses.iter().copied());
+        let others = others.filter(|address| !self.node.addresses.contains(address)).collect();
+        let state = NodeState { role, term, owner: rows.owner_of(REALM).map(OwnerNode::from), others };
         self.state.send_if_modified(|current| {
             let is_new = *current != state;
             current.clone_from(&state);
@@ -203,8 +261,11 @@ impl LeaseKeeper {
         }
     }
 
-    fn lose(&self) {
+    fn lose(&mut self) {
         self.held.lose();
+        if let Some(taken) = &mut self.taken {
+            taken.is_lost = true;
+        }
         tracing::warn!(realm = REALM, "the lease ends without an answer of the database: this node gives the realm up");
         self.set_role(NodeRole::Standby);
     }
@@ -236,6 +297,7 @@ mod tests {
             process: format!("process of {name}"),
             advertise: format!("https://{name}"),
             program: "1.0".to_owned(),
+            addresses: Vec::new(),
             seen: Duration::ZERO,
             is_alive,
             is_draining,
@@ -249,6 +311,7 @@ mod tests {
             process: "process of a".to_owned(),
             advertise: "https://a".to_owned(),
             program: "1.0".to_owned(),
+            addresses: Vec::new(),
             lease: Duration::from_secs(3),
         };
         let held = Duration::from_secs(2);

@@ -2,16 +2,18 @@
 //!
 //! It must not know what a client says.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use countersign_http::listen::{
-    ConnectionRelay, PortService, PortStream, RelayedConnection,
+    ALIVE, ConnectionRelay, LIVEZ, PortService, PortStream, RelayedConnection,
+    log_throttle::LogThrottle,
     tunnel::{self, TunnelClient, TunnelKey},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use parking_lot::Mutex;
 use reqwest::{Certificate, Client, StatusCode, header, redirect};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional_with_sizes},
+    io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy_buf},
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -30,8 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const OPENING: Duration = Duration::from_secs(3);
 /// Pause after a tunnel could not be opened.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Time for which a client may stay after the owner has ended the connection.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// Time limit of the answer that no node serves the realm.
 const REFUSAL: Duration = Duration::from_secs(1);
+/// Answer to a tunnel that came to the wrong node.
+const NOT_THE_OWNER: &str = "This node does not serve the realm";
 /// Buffer of each direction, in bytes: most connections rest.
 const BUFFER: usize = 4096;
 
@@ -43,6 +49,15 @@ pub(crate) struct TunnelOpener {
     /// Id of this process, to which no tunnel leads.
     process: String,
     state: watch::Receiver<NodeState>,
+    failing: Arc<Mutex<TunnelFailures>>,
+}
+
+/// Failures to reach the owner.
+#[derive(Default)]
+struct TunnelFailures {
+    /// Process of the owner, and the first failure since a tunnel to it was opened.
+    since: Option<(String, Instant)>,
+    throttle: LogThrottle,
 }
 
 impl TunnelOpener {
@@ -65,12 +80,22 @@ impl TunnelOpener {
             None => builder,
             Some(pem) => builder.tls_certs_only(Certificate::from_pem_bundle(pem).map_err(failed)?),
         };
-        Ok(Self { client: builder.build().map_err(failed)?, key, process, state })
+        Ok(Self { client: builder.build().map_err(failed)?, key, process, state, failing: Arc::default() })
     }
 
     /// Waits for an owner that accepts a tunnel, for as long as clients wait.
-    pub(crate) async fn open_soon(&self, client: &TunnelClient) -> Option<(OwnerNode, reqwest::Upgraded)> {
-        self.open(client, Instant::now() + PATIENCE).await
+    ///
+    /// # Errors
+    /// Why there is none, for the client.
+    pub(crate) async fn open_soon(&self, client: &TunnelClient) -> Result<(OwnerNode, reqwest::Upgraded), String> {
+        if let Some(opened) = self.open(client, Instant::now() + PATIENCE).await {
+            return Ok(opened);
+        }
+        let owner = self.state.borrow().owner.clone().filter(|owner| owner.process != self.process);
+        Err(match owner {
+            Some(owner) => format!("This node cannot reach node {}, which serves the realm; see its log", owner.name),
+            None => "No node of the cluster serves this realm now".to_owned(),
+        })
     }
 
     async fn open(&self, client: &TunnelClient, deadline: Instant) -> Option<(OwnerNode, reqwest::Upgraded)> {
@@ -85,9 +110,12 @@ impl TunnelOpener {
                 };
                 let Some(owner) = owner else { continue };
                 match timeout(OPENING, self.open_to(&owner, client)).await {
-                    Ok(Ok(tunnel)) => return Some((owner, tunnel)),
-                    Ok(Err(error)) => tracing::debug!(%error, node = owner.name, "no tunnel to the owner of the realm"),
-                    Err(_) => tracing::debug!(node = owner.name, "the owner of the realm did not answer"),
+                    Ok(Ok(tunnel)) => {
+                        self.failing.lock().since = None;
+                        return Some((owner, tunnel));
+                    }
+                    Ok(Err(error)) => self.warn_unreachable(&owner, &cause_text(&error)),
+                    Err(_) => self.warn_unreachable(&owner, "no answer"),
                 }
                 sleep(PAUSE).await;
             }
@@ -95,6 +123,23 @@ impl TunnelOpener {
         tokio::select! {
             opened = opening => opened,
             () = sleep_until(deadline) => None,
+        }
+    }
+
+    /// Warns that a node cannot be reached, but not at the first failure: a node that was killed is the owner until its lease ends.
+    fn warn_unreachable(&self, owner: &OwnerNode, problem: &str) {
+        let mut failing = self.failing.lock();
+        let since = match &failing.since {
+            Some((process, since)) if *process == owner.process => *since,
+            Some(_) | None => Instant::now(),
+        };
+        failing.since = Some((owner.process.clone(), since));
+        if since.elapsed() >= OPENING && failing.throttle.try_log().is_some() {
+            let (node, url) = (&owner.name, &owner.url);
+            tracing::warn!(
+                problem,
+                "node {node} serves the realm and cannot be reached at {url} (its cluster.advertise)"
+            );
         }
     }
 
@@ -109,18 +154,38 @@ impl TunnelOpener {
             .await
             .map_err(io::Error::other)?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(io::Error::other(format!("{} answers {}", owner.name, response.status())));
+            let hint =
+                if response.status() == StatusCode::FORBIDDEN { ": is its cluster.secret the same?" } else { "" };
+            return Err(io::Error::other(format!("it answers {}{hint}", response.status())));
         }
         response.upgrade().await.map_err(io::Error::other)
     }
 
-    /// Copies both directions until one ends, or another node owns the realm.
-    pub(crate) async fn copy(&self, mut stream: impl PortStream, owner: &OwnerNode, mut tunnel: reqwest::Upgraded) {
+    /// Copies both directions until both have ended, the owner has ended its direction a while ago, or another node owns the realm.
+    pub(crate) async fn copy(&self, stream: impl PortStream, owner: &OwnerNode, tunnel: reqwest::Upgraded) {
         let mut state = self.state.clone();
         let is_gone = |state: &NodeState| state.owner.as_ref().is_some_and(|other| other.process != owner.process);
+        let (mut from_client, mut to_client) = tokio::io::split(stream);
+        let (mut from_owner, mut to_owner) = tokio::io::split(tunnel);
+        // An error is the end of a direction.
+        let requests = async {
+            let _ = copy_buf(&mut BufReader::with_capacity(BUFFER, &mut from_client), &mut to_owner).await;
+            let _ = to_owner.shutdown().await;
+        };
+        let replies = async {
+            let _ = copy_buf(&mut BufReader::with_capacity(BUFFER, &mut from_owner), &mut to_client).await;
+            let _ = to_client.shutdown().await;
+            sleep(FAREWELL).await;
+        };
+        let both = async {
+            let mut replies = std::pin::pin!(replies);
+            tokio::select! {
+                () = &mut replies => {}
+                () = requests => replies.await,
+            }
+        };
         tokio::select! {
-            // An error is the end of one of them.
-            _ = copy_bidirectional_with_sizes(&mut stream, &mut tunnel, BUFFER, BUFFER) => {}
+            () = both => {}
             _ = state.wait_for(is_gone) => {}
         }
     }
@@ -140,9 +205,13 @@ impl ConnectionRelay for TunnelOpener {
             if stream.first().is_empty() {
                 return None;
             }
+            if is_for(stream.first(), LIVEZ) {
+                let _ = timeout(REFUSAL, answer(&mut stream, "200 OK", ALIVE)).await;
+                return None;
+            }
             // A tunnel of a node that takes this one for the owner ends here, or two nodes could pass it on for ever.
-            if is_tunnel(stream.first()) {
-                let _ = timeout(REFUSAL, refuse(&mut stream)).await;
+            if is_for(stream.first(), tunnel::PATH) {
+                let _ = timeout(REFUSAL, refuse(&mut stream, NOT_THE_OWNER)).await;
                 return None;
             }
             let client =
@@ -151,9 +220,12 @@ impl ConnectionRelay for TunnelOpener {
                 opened = opener.open_soon(&client) => opened,
                 () = service.ended() => return Some(Box::new(stream) as Box<dyn PortStream>),
             };
-            let Some((owner, tunnel)) = opened else {
-                let _ = timeout(REFUSAL, refuse(&mut stream)).await;
-                return None;
+            let (owner, tunnel) = match opened {
+                Ok(opened) => opened,
+                Err(why) => {
+                    let _ = timeout(REFUSAL, refuse(&mut stream, &why)).await;
+                    return None;
+                }
             };
             tokio::select! {
                 () = opener.copy(stream, &owner, tunnel) => {}
@@ -165,16 +237,32 @@ impl ConnectionRelay for TunnelOpener {
     }
 }
 
-/// Reports whether the head of a request that begins so is that of a tunnel.
-fn is_tunnel(head: &[u8]) -> bool {
-    head.strip_prefix(b"GET ").is_some_and(|rest| rest.starts_with(tunnel::PATH.as_bytes()))
+/// Returns the text of an error with its causes.
+fn cause_text(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.get_ref().and_then(|inner| std::error::Error::source(inner));
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }
 
-/// Tells a client of HTTP that no node serves the realm.
-async fn refuse(stream: &mut ReadAhead) -> io::Result<()> {
-    const TEXT: &str = "No node of the cluster serves this realm now.\n";
-    let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 1\r\nconnection: close";
-    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{TEXT}", TEXT.len()).as_bytes()).await?;
+/// Reports whether the head of a request begins with a `GET` of `path`.
+fn is_for(head: &[u8], path: &str) -> bool {
+    let rest = head.strip_prefix(b"GET ").and_then(|rest| rest.strip_prefix(path.as_bytes()));
+    rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, b' ' | b'?')))
+}
+
+/// Tells a client of HTTP why the realm is not served.
+async fn refuse(stream: &mut ReadAhead, why: &str) -> io::Result<()> {
+    answer(stream, "503 Service Unavailable\r\nretry-after: 1", &format!("{why}.\n")).await
+}
+
+/// Answers a request, and closes the connection.
+async fn answer(stream: &mut ReadAhead, status: &str, text: &str) -> io::Result<()> {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\nconnection: close");
+    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len()).as_bytes()).await?;
     stream.shutdown().await?;
     // Its request is read, or the end of the line would overtake the answer.
     let mut passed_over = [0; 1024];

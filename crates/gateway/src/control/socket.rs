@@ -148,8 +148,11 @@ async fn dispatch_connection(
             SocketTarget::Realm(parts) => {
                 let by = principals::of_machine(user);
                 let caller = SocketCaller { user, by, may_attach: is_own_user, process: Process::Local(pid) };
-                // A client that disconnects in the middle needs no answer.
-                let _ = Box::pin(serve_connection(stream, &parts, &caller)).await;
+                tokio::select! {
+                    // A client that disconnects in the middle needs no answer.
+                    _ = Box::pin(serve_connection(stream, &parts, &caller)) => {}
+                    () = next_target(&mut targets) => {}
+                }
                 return;
             }
             SocketTarget::Relay(opener) => opener,
@@ -158,15 +161,11 @@ async fn dispatch_connection(
         tokio::select! {
             opened = opener.open_soon(&client) => {
                 return match opened {
-                    Some((owner, tunnel)) => opener.copy(stream, &owner, tunnel).await,
-                    None => check.refuse(stream, "no node of the cluster serves this realm now").await,
+                    Ok((owner, tunnel)) => opener.copy(stream, &owner, tunnel).await,
+                    Err(why) => check.refuse(stream, &why).await,
                 };
             }
-            changed = targets.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-            }
+            () = next_target(&mut targets) => {}
         }
     }
 }
@@ -178,6 +177,13 @@ pub(crate) fn tunnel_server(key: TunnelKey, process: String, parts: SocketParts)
         process,
         socket: Box::new(move |stream, client| serve_relayed(stream, client, parts.clone()).boxed()),
     })
+}
+
+/// Waits until the socket has another target. A gateway that is alone has one only.
+async fn next_target(targets: &mut watch::Receiver<SocketTarget>) {
+    if targets.changed().await.is_err() {
+        std::future::pending().await
+    }
 }
 
 /// Serves a client of the control socket of another node, until one of both ends the connection.
@@ -278,6 +284,12 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
             write_reply(&mut writing, &ControlReply::Error(peer::REFUSED_GUARDED.to_owned())).await?;
             continue;
         }
+        if let (Process::Relayed { .. }, Ok(request)) = (process, &request)
+            && is_of_one_machine(request)
+        {
+            write_reply(&mut writing, &ControlReply::Error(OTHER_MACHINE.to_owned())).await?;
+            continue;
+        }
         let answered = match request {
             Ok(Request::Watch) => return watch_gates(&mut writing, &attach_server.handle, by).await,
             Ok(Request::Attach(_)) if !may_attach => {
@@ -354,6 +366,18 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
         };
         write_reply(&mut writing, &answered).await?;
     }
+}
+
+/// Refusal of a request that another node relays.
+const OTHER_MACHINE: &str = "this node of the cluster does not serve the realm, and the request is about files and processes of this \
+    machine: send it to the node that serves the realm (`countersign cluster status`)";
+
+/// Reports whether a request is about files and processes of the machine that it comes from, which another node cannot judge.
+const fn is_of_one_machine(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Attach(_) | Request::Acp(_) | Request::Hook(_) | Request::ProxiedCall(_) | Request::ProxiedRun(_)
+    )
 }
 
 /// Reports whether an agent of others, or a command of it, may send this.

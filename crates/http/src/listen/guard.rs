@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::PortHandlers;
+use super::{LIVEZ, PortHandlers};
 use crate::{
     origin::{self, CROSS_ORIGIN},
     reply::HttpProblem,
@@ -159,6 +159,8 @@ pub(super) async fn guard_request(
 ) -> Response {
     match handlers.hosts.check_request(&request, is_tls) {
         Ok(()) => next.run(request).await,
+        // Load balancers ask without a name, and the answer is the same for everybody.
+        Err(UNNAMED) if request.uri().path() == LIVEZ => next.run(request).await,
         Err(why) => {
             let (status, message) = refusal_text(why, request_host(&request));
             if !request.uri().path().starts_with("/api/") {

@@ -3,7 +3,10 @@
 //!
 //! It must not know how nodes find each other.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+};
 
 use axum::{
     Router,
@@ -14,6 +17,7 @@ use axum::{
 };
 use futures_util::future::BoxFuture;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -21,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     ConnectionInfo,
     accept::{DEAF, serve_connection},
+    log_throttle::LogThrottle,
     peer::TcpPeer,
     port_service::{PortService, PortStream},
     write_timeout::WriteDeadline,
@@ -131,6 +136,9 @@ pub(super) struct TunnelRoute {
     pub(super) service: PortService,
 }
 
+/// Refused tunnels.
+static REFUSED: LazyLock<Mutex<LogThrottle>> = LazyLock::new(Mutex::default);
+
 /// Accepts tunnels. All other requests pass.
 pub(super) async fn accept_tunnel(State(route): State<TunnelRoute>, mut request: Request, next: Next) -> Response {
     if request.uri().path() != PATH {
@@ -140,6 +148,14 @@ pub(super) async fn accept_tunnel(State(route): State<TunnelRoute>, mut request:
         && request.headers().get(header::UPGRADE).is_some_and(|protocol| protocol == PROTOCOL);
     let client = is_upgrade.then(|| route.server.client_of(request.headers())).flatten();
     let (Some(client), Some(carrier)) = (client, request.extensions().get::<ConnectionInfo>().cloned()) else {
+        if let Some(before) = REFUSED.lock().try_log() {
+            let from = request.extensions().get::<ConnectionInfo>().map(|carrier| carrier.from.to_string());
+            tracing::warn!(
+                from,
+                before,
+                "refused a tunnel: another cluster.secret, or not from a node of this cluster"
+            );
+        }
         return (StatusCode::FORBIDDEN, "Only nodes of this cluster may open tunnels.\n").into_response();
     };
     // It rests while the client does.
@@ -151,22 +167,29 @@ pub(super) async fn accept_tunnel(State(route): State<TunnelRoute>, mut request:
         // The other node has gone.
         let Ok(stream) = upgraded.await else { return };
         let stream = TokioIo::new(stream);
-        match client {
-            TunnelClient::Port { from, may_decide, is_guarded } => {
-                let guest = ConnectionInfo {
-                    from,
-                    place: Arc::clone(&carrier.place),
-                    peer: TcpPeer::relayed(may_decide, is_guarded),
-                    patience: WriteDeadline::new(DEAF),
-                };
-                serve_connection(stream, route.router, guest, route.service.closes()).await;
-            }
-            TunnelClient::Socket { .. } => {
-                tokio::select! {
-                    () = (route.server.socket)(Box::new(stream), client) => {}
-                    () = route.service.ended() => {}
+        let place = Arc::clone(&carrier.place);
+        let serving = async move {
+            match client {
+                TunnelClient::Port { from, may_decide, is_guarded } => {
+                    let guest = ConnectionInfo {
+                        from,
+                        place: Arc::clone(&carrier.place),
+                        peer: TcpPeer::relayed(may_decide, is_guarded),
+                        patience: WriteDeadline::new(DEAF),
+                    };
+                    serve_connection(stream, route.router, guest, route.service.closes()).await;
+                }
+                TunnelClient::Socket { .. } => {
+                    tokio::select! {
+                        () = (route.server.socket)(Box::new(stream), client) => {}
+                        () = route.service.ended() => {}
+                    }
                 }
             }
+        };
+        tokio::select! {
+            () = place.wait_revoked() => {}
+            () = serving => {}
         }
     });
     let mut accepted = StatusCode::SWITCHING_PROTOCOLS.into_response();

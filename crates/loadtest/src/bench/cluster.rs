@@ -5,7 +5,7 @@ use std::{path::Path, time::Instant};
 use anyhow::{Context as _, anyhow};
 use countersign_core::{id::Lsn, time::Millis};
 use countersign_store::{Batch, Log as _, LogRecord, Partition, PostgresLog, PostgresOptions};
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use futures_util::future::try_join_all;
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
@@ -26,8 +26,10 @@ use crate::fixture::{
 /// Rounds. The first one warms up.
 const ROUNDS: usize = 3;
 /// Appends of a round, and how many of them are in flight at once.
-const APPENDS: u64 = 5_000;
+const APPENDS: u64 = 6_400;
 const IN_FLIGHT: usize = 64;
+/// Token of the agent at the other node.
+const OTHER_TOKEN: &str = "token-of-the-other-agent";
 /// Kills of an owner.
 const TAKEOVERS: usize = 5;
 /// Bytes of facts of each record.
@@ -69,7 +71,7 @@ pub(super) fn measure_all(binary: &Path, suite: &mut FigureSuite<'_>) {
     });
 }
 
-/// Returns appends per second, and transactions with as many bytes over one connection, pipelined as deep.
+/// Returns appends per second, and transactions with as many bytes, of which as many are open at once, each on a connection of its own.
 fn measure_appends(server: &PostgresServer) -> anyhow::Result<(f64, Option<f64>)> {
     let name = server.make_database();
     let url = server.url("postgres", &name);
@@ -77,7 +79,10 @@ fn measure_appends(server: &PostgresServer) -> anyhow::Result<(f64, Option<f64>)
     // Opened outside of the runtime, since opening blocks.
     let log = PostgresLog::open(PostgresOptions::new(&url))?;
     let rates = runtime.block_on(async {
-        let raw = connect_raw(&url).await?;
+        let mut raw = Vec::new();
+        for _ in 0..IN_FLIGHT {
+            raw.push(connect_raw(&url).await?);
+        }
         let epoch = log.take_over(Partition::ZERO).await?;
         let mut head = log.head(Partition::ZERO).await?.lsn;
         let (mut appended, mut written) = (Vec::new(), Vec::new());
@@ -140,21 +145,22 @@ async fn connect_raw(url: &str) -> anyhow::Result<Client> {
     Ok(client)
 }
 
-/// Returns the seconds of as many transactions, of which [`IN_FLIGHT`] are on their way at once.
-async fn write_raw(client: &Client, round: usize) -> anyhow::Result<f64> {
-    let statement = client.prepare(RAW_INSERT).await?;
+/// Returns the seconds of as many transactions, one at a time on each connection.
+async fn write_raw(clients: &[Client], round: usize) -> anyhow::Result<f64> {
     let (facts, first) = (record().facts, i64::try_from(round)? * 1_000_000);
+    let mut statements = Vec::new();
+    for client in clients {
+        statements.push(client.prepare(RAW_INSERT).await?);
+    }
     let begun = Instant::now();
-    let mut open = FuturesUnordered::new();
-    for number in 0..i64::try_from(APPENDS)? {
-        if open.len() == IN_FLIGHT {
-            open.next().await.context("no transaction is open")??;
+    let share = i64::try_from(APPENDS)?.div_euclid(i64::try_from(clients.len())?);
+    let writers = clients.iter().zip(&statements).zip(0_i64..).map(async |((client, statement), index)| {
+        for number in index * share..(index + 1) * share {
+            insert_raw(client, statement, first + number, &facts).await?;
         }
-        open.push(insert_raw(client, &statement, first + number, &facts));
-    }
-    while let Some(written) = open.next().await {
-        written?;
-    }
+        anyhow::Ok(())
+    });
+    try_join_all(writers).await?;
     Ok(begun.elapsed().as_secs_f64())
 }
 
@@ -184,7 +190,7 @@ fn measure_calls(binary: &Path, server: &PostgresServer) -> anyhow::Result<CallF
     let mut owner = TextSocket::connect_agent(&first.address)?;
     call_once(&mut owner, 0)?;
     let second = start_node(binary, service, &url, "b")?;
-    let mut relayed = TextSocket::connect_agent(&second.address)?;
+    let mut relayed = TextSocket::connect_small_agent(&second.address, OTHER_TOKEN)?;
     let mut echo = TextSocket::connect(&socket::start_echo()?.to_string())?;
     let mut http = BlockingHttpClient::connect(service)?;
     let runtime = tokio::runtime::Runtime::new()?;
@@ -249,6 +255,7 @@ fn call_once(agent: &mut TextSocket, id: u64) -> anyhow::Result<()> {
 fn start_node(binary: &Path, service: std::net::SocketAddr, url: &str, name: &str) -> anyhow::Result<GatewayProcess> {
     let config = format!(
         "{}agent: {{ token: {} }}
+agents: [ {{ id: other, token: {OTHER_TOKEN} }} ]
 rate_limit: {{ max_requests_per_minute: 1000000000 }}
 storage: {{ type: postgres, url: '{url}' }}
 cluster: {{ name: {name}, advertise: 'http://127.0.0.1:0', secret: a-secret-of-the-bench, lease: 3s }}

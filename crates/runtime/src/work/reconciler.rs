@@ -25,7 +25,7 @@ use countersign_core::{
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::{
     DueFiring, EnvironmentFor, RunEnvironment, call::CallWork, compact::CompactWork, conversation,
@@ -211,7 +211,7 @@ impl Reconciler {
                 EnvironmentFor::NotYet => None,
             },
         };
-        let token = cancel.clone();
+        let (token, acting) = (cancel.clone(), Arc::clone(&self.environment));
         let task = match work {
             OwedWork::Turn { run, epoch } => {
                 let run = state.run(*run)?;
@@ -236,7 +236,7 @@ impl Reconciler {
                     epoch: *epoch,
                     answer: Box::new(broken_answer(session.settings())),
                 });
-                tokio::spawn(run_and_report((results.clone(), meters), broke, async move {
+                tokio::spawn(run_and_report((results.clone(), meters, acting), broke, async move {
                     work.run_turn(&*host, &contents, &results, token).await
                 }))
             }
@@ -263,7 +263,7 @@ impl Reconciler {
                     questions: self.questions.clone(),
                 };
                 let broke = Command::Call(call::Command::Ended { call: call.id(), progress: CallProgress::Broke });
-                tokio::spawn(run_and_report((results.clone(), meters), broke, async move {
+                tokio::spawn(run_and_report((results.clone(), meters, acting), broke, async move {
                     work.run_call(&*host, &contents, &results, token).await
                 }))
             }
@@ -274,7 +274,7 @@ impl Reconciler {
                 let outcome = CompactionOutcome::Failed { message: "the summary broke off".into() };
                 let broke =
                     Command::Session(session.id().clone(), session::Command::Compacted { epoch: *epoch, outcome });
-                tokio::spawn(run_and_report((results.clone(), meters), broke, async move {
+                tokio::spawn(run_and_report((results.clone(), meters, acting), broke, async move {
                     work.run_compaction(&*host, &contents, token).await
                 }))
             }
@@ -289,7 +289,7 @@ impl Reconciler {
                         biased;
                         // The next process does it, or it is not needed any more.
                         () = token.cancelled() => {}
-                        () = run_and_report((results, meters), broke, work) => {}
+                        () = run_and_report((results, meters, acting), broke, work) => {}
                     }
                 })
             }
@@ -298,12 +298,16 @@ impl Reconciler {
     }
 }
 
-/// Runs a piece of work to its command. A panic ends in a command too.
+/// Runs a piece of work to its command. A panic ends in a command too. A process that may not act any more begins nothing.
 async fn run_and_report(
-    (results, meters): (CommandSource, Arc<RuntimeMetrics>),
+    (results, meters, acting): (CommandSource, Arc<RuntimeMetrics>, Arc<dyn RunEnvironment>),
     broke: Command,
     work: impl Future<Output = Command>,
 ) {
+    if !acting.may_act() {
+        warn!("a piece of work was not begun: this process does not own the record any more");
+        return;
+    }
     let command = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
         meters.panics.add(1);
         error!("a task panicked");

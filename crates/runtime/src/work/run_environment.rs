@@ -152,6 +152,12 @@ impl DueFiring {
 /// assert_eq!(environment.no_tool(&session, "write"), "Tool write not found");
 /// ```
 pub trait RunEnvironment: Send + Sync + 'static {
+    /// Reports whether this process may still begin effects. It is false at a node of a cluster whose lease has ended, for example because
+    /// the process was stopped: another node owns the record then, and takes what was begun here for a call with an unknown outcome.
+    fn may_act(&self) -> bool {
+        true
+    }
+
     /// Returns the environment of a session whose host brought its own models, tools and folders. None while the host is away, and
     /// then nothing of the session is begun.
     fn hosted_environment(&self, _session: &SessionId) -> Option<Arc<dyn RunEnvironment>> {

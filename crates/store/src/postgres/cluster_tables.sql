@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS countersign.nodes (
     process   text NOT NULL,
     advertise text NOT NULL,
     program   text NOT NULL,
+    addresses text NOT NULL,
     lease     interval NOT NULL,
     seen      timestamptz NOT NULL,
     draining  boolean NOT NULL DEFAULT false

@@ -26,7 +26,7 @@ use crate::database_error::DatabaseError;
 const OLDEST: u32 = 14;
 
 /// Name of a node of a cluster in the list of connections, before the id of its process.
-pub(super) const NODE_NAME: &str = "countersign node";
+pub(super) const NODE_NAME: &str = "countersign node of a cluster, process";
 
 /// Time that a silent server gets beyond the longest statement.
 const SILENCE: Duration = Duration::from_secs(5);

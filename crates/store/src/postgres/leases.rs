@@ -2,7 +2,7 @@
 //!
 //! It must not know what a node does with a realm.
 
-use std::{fmt, time::Duration};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use tokio::{sync::Mutex, time::timeout};
 use tokio_postgres::{Client, Row, types::ToSql};
@@ -32,6 +32,8 @@ pub struct NodeIdentity {
     pub advertise: String,
     /// Version of the program.
     pub program: String,
+    /// Addresses of its machine, without loopback.
+    pub addresses: Vec<IpAddr>,
     /// Length of its leases.
     pub lease: Duration,
 }
@@ -47,6 +49,8 @@ pub struct NodeRow {
     pub advertise: String,
     /// Version of its program.
     pub program: String,
+    /// Addresses of its machine, without loopback.
+    pub addresses: Vec<IpAddr>,
     /// Time since its last sign of life.
     pub seen: Duration,
     /// True if that is not longer ago than its lease.
@@ -104,6 +108,8 @@ pub struct LeaseClaim {
     pub realm: String,
     /// Id of the process.
     pub process: String,
+    /// Number of the lease.
+    pub term: u64,
 }
 
 /// Tables of a cluster in the database of its record. One connection, which is made again after a failure.
@@ -149,18 +155,19 @@ impl ClusterTables {
     pub async fn join(&self, node: &NodeIdentity, realms: &[String]) -> Result<(), DatabaseError> {
         let lease = seconds(node.lease);
         let sql = "WITH joined AS (
-                 INSERT INTO countersign.nodes AS n (name, process, advertise, program, lease, seen)
-                 VALUES ($1, $2, $3, $4, make_interval(secs => $5), clock_timestamp())
+                 INSERT INTO countersign.nodes AS n (name, process, advertise, program, lease, seen, addresses)
+                 VALUES ($1, $2, $3, $4, make_interval(secs => $5), clock_timestamp(), $7)
                  ON CONFLICT (name) DO UPDATE SET process = excluded.process, advertise = excluded.advertise,
-                     program = excluded.program, lease = excluded.lease, seen = excluded.seen, draining = false
+                     program = excluded.program, addresses = excluded.addresses, lease = excluded.lease, seen = excluded.seen, draining = false
                  WHERE n.process = excluded.process OR n.seen + n.lease < clock_timestamp()
                  RETURNING name
              ), realms AS (
                  INSERT INTO countersign.leases (realm) SELECT unnest($6::text[]) FROM joined ON CONFLICT (realm) DO NOTHING
              )
              SELECT count(*) FROM joined";
-        let values: [&(dyn ToSql + Sync); 6] =
-            [&node.name, &node.process, &node.advertise, &node.program, &lease, &realms];
+        let addresses = node.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ");
+        let values: [&(dyn ToSql + Sync); 7] =
+            [&node.name, &node.process, &node.advertise, &node.program, &lease, &realms, &addresses];
         let joined: i64 = self.query(sql, &values).await?.first().map_or(0, |row| row.get(0));
         if joined == 0 {
             return Err(DatabaseError::NodeExists { server: self.connector.server.clone(), node: node.name.clone() });
@@ -168,21 +175,21 @@ impl ClusterTables {
         Ok(())
     }
 
-    /// Says that the node is alive, extends the leases that it holds, and returns the cluster as it is then.
+    /// Says that the node is alive, extends the leases that it holds if `extends`, and returns the cluster as it is then.
     ///
     /// A lease that has ended is not extended, even if no other node has taken it yet.
     ///
     /// # Errors
     /// [`DatabaseError`]; [`DatabaseError::NodeExists`] if another process has the name now.
-    pub async fn renew(&self, node: &NodeIdentity) -> Result<ClusterRows, DatabaseError> {
+    pub async fn renew(&self, node: &NodeIdentity, extends: bool) -> Result<ClusterRows, DatabaseError> {
         let sql = "WITH alive AS (
                  UPDATE countersign.nodes SET seen = clock_timestamp() WHERE name = $1 AND process = $2 RETURNING name
              ), renewed AS (
                  UPDATE countersign.leases SET until = clock_timestamp() + make_interval(secs => $3)
-                 FROM alive WHERE process = $2 AND until > clock_timestamp() RETURNING realm
+                 FROM alive WHERE process = $2 AND until > clock_timestamp() AND $4 RETURNING realm
              )
              SELECT (SELECT count(*) FROM alive), (SELECT count(*) FROM renewed)";
-        let values: [&(dyn ToSql + Sync); 3] = [&node.name, &node.process, &seconds(node.lease)];
+        let values: [&(dyn ToSql + Sync); 4] = [&node.name, &node.process, &seconds(node.lease), &extends];
         let alive: i64 = self.query(sql, &values).await?.first().map_or(0, |row| row.get(0));
         if alive == 0 {
             return Err(DatabaseError::NodeExists { server: self.connector.server.clone(), node: node.name.clone() });
@@ -198,7 +205,10 @@ impl ClusterTables {
         let sql = "UPDATE countersign.leases SET node = $1, process = $2, term = term + 1, taken = clock_timestamp(),
                  until = clock_timestamp() + make_interval(secs => $3), next_owner = NULL
              WHERE realm = $4 AND until <= clock_timestamp()
-             AND (next_owner IS NULL OR next_owner = $1 OR next_owner_until <= clock_timestamp())
+             AND (next_owner IS NULL OR next_owner = $1 OR next_owner_until <= clock_timestamp() OR NOT EXISTS (
+                 SELECT 1 FROM countersign.nodes AS n
+                 WHERE n.name = next_owner AND n.seen + n.lease > clock_timestamp() AND NOT n.draining
+             ))
              RETURNING term";
         let values: [&(dyn ToSql + Sync); 4] = [&node.name, &node.process, &seconds(node.lease), &realm];
         Ok(self.query(sql, &values).await?.first().map(|row| row.get::<_, i64>(0).cast_unsigned()))
@@ -232,13 +242,14 @@ impl ClusterTables {
         Ok(!self.query(sql, &[&node]).await?.is_empty())
     }
 
-    /// Names the node that is to own `realm` next. For `patience` no other node takes it. Returns whether there is such a realm.
+    /// Names the node that is to own `realm` next, unless it owns it now. For `patience` no other node takes the realm while that node is
+    /// alive. Returns whether there is such a realm.
     ///
     /// # Errors
     /// [`DatabaseError`]
     pub async fn move_realm(&self, realm: &str, node: &str, patience: Duration) -> Result<bool, DatabaseError> {
-        let sql =
-            "UPDATE countersign.leases SET next_owner = $2, next_owner_until = clock_timestamp() + make_interval(secs => $3)
+        let sql = "UPDATE countersign.leases SET next_owner_until = clock_timestamp() + make_interval(secs => $3),
+                 next_owner = CASE WHEN node = $2 AND until > clock_timestamp() THEN NULL ELSE $2 END
              WHERE realm = $1 RETURNING realm";
         Ok(!self.query(sql, &[&realm, &node, &seconds(patience)]).await?.is_empty())
     }
@@ -256,7 +267,7 @@ impl ClusterTables {
             .query(
                 "SELECT name, process, advertise, program,
                      extract(epoch FROM greatest(clock_timestamp() - seen, interval '0'))::float8,
-                     seen + lease > clock_timestamp(), draining
+                     seen + lease > clock_timestamp(), draining, addresses
                  FROM countersign.nodes ORDER BY name",
                 &[],
             )
@@ -347,6 +358,7 @@ fn node_row(row: &Row) -> NodeRow {
         seen: span(row.get(4)),
         is_alive: row.get(5),
         is_draining: row.get(6),
+        addresses: row.get::<_, &str>(7).split(' ').filter_map(|address| address.parse().ok()).collect(),
     }
 }
 

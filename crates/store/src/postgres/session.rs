@@ -33,10 +33,6 @@ pub(super) const PARTITION: i32 = 0;
 /// First key of the session lock; the second is the partition. "CSGN".
 const LOCK: i32 = 0x4353_474e;
 
-/// One row if the process in the second parameter holds the lease of the realm in the first.
-const HOLDS_LEASE: &str =
-    "SELECT term FROM countersign.leases WHERE realm = $1 AND process = $2 AND until > clock_timestamp()";
-
 /// Time that a process which just ended gets until the server notices.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -201,21 +197,28 @@ async fn lock_partition(client: &Client, server: &str) -> Result<(), DatabaseErr
 /// Ends the connection of the node that holds the lock, if `lease` is in force: that node has lost the realm. A gateway without a lease
 /// keeps the lock, and so does a command that writes.
 async fn end_former_owner(client: &Client, server: &str, lease: &LeaseClaim) -> Result<(), DatabaseError> {
-    let failed = |error: tokio_postgres::Error| DatabaseError::of_statement(server, &error);
-    let held = client.query(HOLDS_LEASE, &[&lease.realm, &lease.process]).await.map_err(failed)?;
-    if held.is_empty() {
-        return Err(DatabaseError::NoLease { server: server.to_owned(), realm: lease.realm.clone() });
-    }
-    client
-        .query(
-            "SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-             WHERE a.application_name LIKE $3 || ' %' AND l.locktype = 'advisory' AND l.classid = $1::integer::oid AND l.objid = $2::integer::oid AND l.granted
-             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-            &[&LOCK, &PARTITION, &NODE_NAME],
+    // One statement, so that a node that was stopped in between ends nobody's connection.
+    let row = client
+        .query_one(
+            "WITH held AS MATERIALIZED (
+                 SELECT term FROM countersign.leases
+                 WHERE realm = $3 AND process = $4 AND term = $5 AND until > clock_timestamp()
+             )
+             SELECT (SELECT count(*) FROM held), (
+                 SELECT count(pg_terminate_backend(l.pid))
+                 FROM held, pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+                 WHERE a.application_name LIKE $6 || ' %' AND l.locktype = 'advisory' AND l.granted
+                 AND l.classid = $1::integer::oid AND l.objid = $2::integer::oid
+                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+             )",
+            &[&LOCK, &PARTITION, &lease.realm, &lease.process, &lease.term.cast_signed(), &NODE_NAME],
         )
         .await
-        .map(drop)
-        .map_err(failed)
+        .map_err(|error| DatabaseError::of_statement(server, &error))?;
+    if row.get::<_, i64>(0) == 0 {
+        return Err(DatabaseError::NoLease { server: server.to_owned(), realm: lease.realm.clone() });
+    }
+    Ok(())
 }
 
 /// Names the process that holds the lock.

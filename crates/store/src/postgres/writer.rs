@@ -47,7 +47,7 @@ const TAKE_OVER: &str = "UPDATE countersign.partitions SET epoch = epoch + 1, wr
 /// The same for a process that holds the lease of the realm.
 const TAKE_OVER_LEASED: &str = "UPDATE countersign.partitions SET epoch = epoch + 1, writer = writer + 1
     WHERE partition = $1 AND EXISTS (
-        SELECT 1 FROM countersign.leases WHERE realm = $2 AND process = $3 AND until > clock_timestamp()
+        SELECT 1 FROM countersign.leases WHERE realm = $2 AND process = $3 AND term = $4 AND until > clock_timestamp()
     ) RETURNING epoch, writer";
 
 /// What the writer's thread waits for.
@@ -366,7 +366,8 @@ impl LogWriter {
         let taken = self.run_write(|statements, _| {
             let rows = match &lease {
                 None => statements.query(TAKE_OVER, &[&PARTITION])?,
-                Some(lease) => statements.query(TAKE_OVER_LEASED, &[&PARTITION, &lease.realm, &lease.process])?,
+                Some(lease) => statements
+                    .query(TAKE_OVER_LEASED, &[&PARTITION, &lease.realm, &lease.process, &lease.term.cast_signed()])?,
             };
             Ok(rows.first().map(|row| (Epoch(row.get::<_, i64>(0).cast_unsigned()), row.get(1))))
         })?;

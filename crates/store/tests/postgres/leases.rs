@@ -21,6 +21,7 @@ fn node(name: &str, process: &str) -> NodeIdentity {
         process: process.to_owned(),
         advertise: format!("https://{name}.example.org:8443"),
         program: "1.0".to_owned(),
+        addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
         lease: LONG,
     }
 }
@@ -45,12 +46,10 @@ async fn end_leases(database: &Database) {
         .unwrap();
 }
 
-fn claim(node: &NodeIdentity) -> LeaseClaim {
-    LeaseClaim { realm: REALM.to_owned(), process: node.process.clone() }
-}
-
-fn open_as(database: &Database, node: &NodeIdentity) -> Result<PostgresLog, DatabaseError> {
-    PostgresLog::open(PostgresOptions { lease: Some(claim(node)), ..database.options() })
+/// Opens the log with the lease of this number.
+fn open_as(database: &Database, node: &NodeIdentity, term: u64) -> Result<PostgresLog, DatabaseError> {
+    let lease = LeaseClaim { realm: REALM.to_owned(), process: node.process.clone(), term };
+    PostgresLog::open(PostgresOptions { lease: Some(lease), ..database.options() })
 }
 
 #[tokio::test]
@@ -63,14 +62,18 @@ async fn one_node_has_a_lease_until_it_ends_or_is_given_up() {
     assert!(tables.take(&a, REALM).await.unwrap().is_some());
     assert!(tables.take(&b, REALM).await.unwrap().is_none());
     assert!(tables.take(&a, REALM).await.unwrap().is_none(), "a lease in force is renewed, not taken");
-    let rows = tables.renew(&a).await.unwrap();
+    let rows = tables.renew(&a, true).await.unwrap();
     assert_eq!(rows.owner_of(REALM).map(|node| node.name.as_str()), Some("a"));
+    assert_eq!(rows.nodes[0].addresses, a.addresses);
     assert!(rows.leases[0].is_held_by("p1") && rows.leases[0].remaining > LONG / 2, "{rows:?}");
     tables.release(&b, REALM).await.unwrap();
     assert!(tables.read().await.unwrap().owner_of(REALM).is_some(), "only its owner gives it up");
 
+    let left = tables.read().await.unwrap().leases[0].remaining;
+    let rows = tables.renew(&a, false).await.unwrap();
+    assert!(rows.leases[0].remaining <= left, "it was not to be extended");
     end_leases(&database).await;
-    let rows = tables.renew(&a).await.unwrap();
+    let rows = tables.renew(&a, true).await.unwrap();
     assert!(rows.owner_of(REALM).is_none(), "a lease that has ended is not extended: {rows:?}");
     assert!(tables.take(&b, REALM).await.unwrap().is_some());
     tables.release(&b, REALM).await.unwrap();
@@ -110,7 +113,7 @@ async fn a_name_belongs_to_one_process_that_is_alive() {
     admin.batch_execute("UPDATE countersign.nodes SET seen = seen - interval '1 hour'").await.unwrap();
     assert!(!tables.read().await.unwrap().nodes[0].is_alive);
     tables.join(&second, &realms).await.unwrap();
-    let refused = tables.renew(&first).await;
+    let refused = tables.renew(&first, true).await;
     assert!(matches!(refused, Err(DatabaseError::NodeExists { .. })), "{refused:?}");
     tables.leave(&second).await.unwrap();
     assert!(tables.read().await.unwrap().nodes.is_empty());
@@ -124,19 +127,22 @@ async fn a_realm_moves_to_the_node_that_is_wanted_and_to_another_if_that_does_no
     assert!(tables.take(&a, REALM).await.unwrap().is_some());
     assert!(!tables.move_realm("other", "b", LONG).await.unwrap());
     assert!(tables.move_realm(REALM, "b", LONG).await.unwrap());
-    assert_eq!(tables.renew(&a).await.unwrap().leases[0].next_owner.as_deref(), Some("b"));
+    assert_eq!(tables.renew(&a, true).await.unwrap().leases[0].next_owner.as_deref(), Some("b"));
     tables.release(&a, REALM).await.unwrap();
     assert!(tables.take(&a, REALM).await.unwrap().is_none());
     assert!(tables.take(&b, REALM).await.unwrap().is_some());
     assert_eq!(tables.read().await.unwrap().leases[0].next_owner, None);
 
-    assert!(tables.move_realm(REALM, "gone", Duration::ZERO).await.unwrap());
+    assert!(tables.move_realm(REALM, "b", LONG).await.unwrap());
+    assert_eq!(tables.read().await.unwrap().leases[0].next_owner, None, "it has the realm");
+    // A node that is not there keeps the realm from no other.
+    assert!(tables.move_realm(REALM, "gone", LONG).await.unwrap());
     tables.release(&b, REALM).await.unwrap();
     assert!(tables.take(&a, REALM).await.unwrap().is_some());
 
     assert!(!tables.drain("c").await.unwrap());
     assert!(tables.drain("a").await.unwrap());
-    assert!(tables.renew(&a).await.unwrap().nodes[0].is_draining);
+    assert!(tables.renew(&a, true).await.unwrap().nodes[0].is_draining);
     tables.join(&a, &[REALM.to_owned()]).await.unwrap();
     assert!(!tables.read().await.unwrap().nodes[0].is_draining);
 }
@@ -147,11 +153,13 @@ async fn an_owner_whose_lease_went_to_another_writes_nothing_any_more() {
     let Some(database) = Database::new() else { return };
     let (a, b) = (node("a", "p1"), node("b", "p2"));
     let tables = cluster(&database, &[&a, &b]).await;
-    let refused = open_as(&database, &a);
+    let refused = open_as(&database, &a, 1);
     assert!(matches!(refused, Err(DatabaseError::NoLease { .. })), "{refused:?}");
 
     assert!(tables.take(&a, REALM).await.unwrap().is_some());
-    let first = open_as(&database, &a).unwrap();
+    let refused = open_as(&database, &a, 7);
+    assert!(matches!(refused, Err(DatabaseError::NoLease { .. })), "another term: {refused:?}");
+    let first = open_as(&database, &a, 1).unwrap();
     let epoch = first.take_over(ZERO).await.unwrap();
     first.append(ZERO, epoch, Lsn(0), text_batch(&["a"])).await.unwrap();
     end_leases(&database).await;
@@ -160,7 +168,7 @@ async fn an_owner_whose_lease_went_to_another_writes_nothing_any_more() {
     first.append(ZERO, epoch, Lsn(1), text_batch(&["b"])).await.unwrap();
 
     assert!(tables.take(&b, REALM).await.unwrap().is_some());
-    let second = open_as(&database, &b).unwrap();
+    let second = open_as(&database, &b, 2).unwrap();
     let next = second.take_over(ZERO).await.unwrap();
     assert!(next > epoch, "{next}");
     second.append(ZERO, next, Lsn(2), text_batch(&["c"])).await.unwrap();
