@@ -127,7 +127,7 @@ fn every_route_over_http_has_a_row() {
         ("adapter-gsv/src/channels/webhook.rs", "route(PATH, post(at_default))"),
         ("adapter-gsv/src/channels/webhook.rs", "route(\"/channels/webhook/{account}\", post(at_account))"),
         ("http/src/listen.rs", "route(\"/healthz\", get(answer_health))"),
-        ("http/src/listen.rs", "route(\"/livez\", get(async || "),
+        ("http/src/listen.rs", "route(LIVEZ, get(async || ALIVE))"),
         ("http/src/listen.rs", "route(\"/readyz\", get(answer_ready))"),
         // Paths below `/api/` without a route are 401 for a caller that has to authenticate.
         ("http/src/web/routes.rs", "fallback(nothing.layer(known()))"),
