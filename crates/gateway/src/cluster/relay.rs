@@ -13,7 +13,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use reqwest::{Certificate, Client, StatusCode, header, redirect};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, copy_buf},
+    io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -38,8 +38,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const REFUSAL: Duration = Duration::from_secs(1);
 /// Answer to a tunnel that came to the wrong node.
 const NOT_THE_OWNER: &str = "This node does not serve the realm";
-/// Buffer of each direction, in bytes: most connections rest.
-const BUFFER: usize = 4096;
 
 /// Opens tunnels to the owner of the realm.
 #[derive(Clone)]
@@ -169,11 +167,12 @@ impl TunnelOpener {
         let (mut from_owner, mut to_owner) = tokio::io::split(tunnel);
         // An error is the end of a direction.
         let requests = async {
-            let _ = copy_buf(&mut BufReader::with_capacity(BUFFER, &mut from_client), &mut to_owner).await;
+            let _ = copy(&mut from_client, &mut to_owner).await;
             let _ = to_owner.shutdown().await;
         };
         let replies = async {
-            let _ = copy_buf(&mut BufReader::with_capacity(BUFFER, &mut from_owner), &mut to_client).await;
+            // It flushes whenever nothing more comes: a reply over TLS must not wait for the next.
+            let _ = copy(&mut from_owner, &mut to_client).await;
             let _ = to_client.shutdown().await;
             sleep(FAREWELL).await;
         };

@@ -152,7 +152,7 @@ impl LeaseBook for MemoryLeases {
 
 /// Outcome of a history.
 #[derive(Default)]
-struct History {
+struct LeaseHistory {
     /// Looks at which two nodes held the lease.
     doubles: usize,
     /// Looks at which one did.
@@ -193,7 +193,7 @@ async fn serve_realms(
     }
 }
 
-async fn run_history(seed: u64, fault: PlantedFault) -> History {
+async fn run_history(seed: u64, fault: PlantedFault) -> LeaseHistory {
     let identity = |index: usize| NodeIdentity {
         name: format!("n{index}"),
         process: format!("p{index}"),
@@ -221,7 +221,7 @@ async fn run_history(seed: u64, fault: PlantedFault) -> History {
         keepers.spawn(serve_realms(Arc::clone(&book), node, state, progress, changed, lease.clone()));
         held.push(lease);
     }
-    let mut history = History::default();
+    let mut history = LeaseHistory::default();
     let mut gap = 0;
     for _ in 0..LOOKS {
         sleep(LOOK).await;

@@ -147,7 +147,7 @@ async fn dispatch_connection(
         let opener = match target {
             SocketTarget::Realm(parts) => {
                 let by = principals::of_machine(user);
-                let caller = SocketCaller { user, by, may_attach: is_own_user, process: Process::Local(pid) };
+                let caller = SocketCaller { user, by, may_attach: is_own_user, process: CallerProcess::Local(pid) };
                 tokio::select! {
                     // A client that disconnects in the middle needs no answer.
                     _ = Box::pin(serve_connection(stream, &parts, &caller)) => {}
@@ -191,15 +191,11 @@ async fn serve_relayed(mut stream: Box<dyn PortStream>, client: TunnelClient, pa
     let TunnelClient::Socket { user, is_own_user, is_guarded } = client else { return };
     let Ok((ours, mut theirs)) = UnixStream::pair() else { return };
     let by = principals::of_machine(user);
-    let caller = SocketCaller { user, by, may_attach: is_own_user, process: Process::Relayed { is_guarded } };
-    tokio::select! {
-        // An error is the end of one of them.
-        _ = copy_bidirectional(&mut stream, &mut theirs) => {}
-        _ = Box::pin(serve_connection(ours, &parts, &caller)) => {
-            // What it said last is on its way still.
-            let _ = copy_bidirectional(&mut stream, &mut theirs).await;
-        }
-    }
+    let caller = SocketCaller { user, by, may_attach: is_own_user, process: CallerProcess::Relayed { is_guarded } };
+    // The copy ends by itself once both have ended, so that the last reply is not lost, and drops its end of the pair with it.
+    let copying = async move { copy_bidirectional(&mut stream, &mut theirs).await };
+    // An error is the end of one of them.
+    let _ = tokio::join!(copying, Box::pin(serve_connection(ours, &parts, &caller)));
 }
 
 /// Returns the largest number of connections at a time: the other parts of the gateway need descriptors.
@@ -234,18 +230,18 @@ struct SocketCaller {
     by: PrincipalId,
     /// True if it is the gateway's own user, or root: sessions have that user's rights.
     may_attach: bool,
-    process: Process,
+    process: CallerProcess,
 }
 
 /// Process of a peer.
-enum Process {
+enum CallerProcess {
     /// One of this machine, if the system names it.
     Local(Option<i32>),
     /// One of the machine of another node, which found out whether it is an agent that asks this gateway before its calls.
     Relayed { is_guarded: bool },
 }
 
-impl Process {
+impl CallerProcess {
     async fn is_guarded(&self) -> bool {
         match self {
             Self::Local(pid) => peer::is_guarded(*pid).await,
@@ -284,7 +280,7 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
             write_reply(&mut writing, &ControlReply::Error(peer::REFUSED_GUARDED.to_owned())).await?;
             continue;
         }
-        if let (Process::Relayed { .. }, Ok(request)) = (process, &request)
+        if let (CallerProcess::Relayed { .. }, Ok(request)) = (process, &request)
             && is_of_one_machine(request)
         {
             write_reply(&mut writing, &ControlReply::Error(OTHER_MACHINE.to_owned())).await?;
