@@ -53,6 +53,7 @@ pub use builtin_tools::known_tools as native_known;
 pub use channels::{LETTERS, webhook::webhook_routes};
 pub use chat::MemoriesView;
 pub use environments::GsvEnvironments;
+pub use local_node_auth::LocalNodeAuth;
 pub use nodes::{ExecutionsView, NodeRegistryView, StartedCallsView, assumed_call};
 pub use registry::SessionRegistryView;
 
@@ -105,7 +106,7 @@ pub struct GsvAdapter {
     automation: automation::AutomationState,
     /// Tools of nodes.
     toolbox: nodes::NodeTools,
-    local_node_auth: local_node_auth::LocalNodeAuth,
+    local_node_auth: LocalNodeAuth,
     nodes: nodes::NodeState,
     /// Events for every client. Each connection reads them at its own pace.
     events: broadcast::Sender<Arc<BroadcastEvent>>,
@@ -115,13 +116,13 @@ pub struct GsvAdapter {
 }
 
 impl GsvAdapter {
-    /// Opens the adapter on a gateway that listens at `port`.
+    /// Opens the adapter. `local_node_auth` is that of the port at which it is served.
     ///
     /// # Errors
     /// If secrets that were set cannot be read, or the gateway closes.
     pub async fn open(
         context: &Arc<GsvContext>,
-        port: u16,
+        local_node_auth: LocalNodeAuth,
         wings: &GsvEnvironments,
         rooms: &Arc<SessionWorkspaces>,
     ) -> Result<Arc<Self>, GsvOpenError> {
@@ -139,7 +140,7 @@ impl GsvAdapter {
             networks: channels::ChannelState::default(),
             automation: automation::AutomationState::default(),
             toolbox: nodes::NodeTools::default(),
-            local_node_auth: local_node_auth::LocalNodeAuth::listen_beside(port),
+            local_node_auth,
             nodes: nodes::NodeState::default(),
             events: broadcast::Sender::new(BEHIND),
             listeners: AtomicUsize::new(0),

@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 use tokio::{
     io::AsyncWriteExt as _,
     net::{UnixListener, UnixStream},
-    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
+use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 /// Lifetime of a one-time token.
@@ -37,19 +37,21 @@ const RECOVERY: Duration = Duration::from_millis(100);
 /// Tokens that were issued and not used yet, the oldest first.
 type IssuedWords = Arc<Mutex<VecDeque<(String, Instant)>>>;
 
-/// Issuer of one-time tokens for nodes, until it is dropped.
-pub(super) struct LocalNodeAuth {
+/// Issuer of one-time tokens for nodes, until its last clone is dropped. The realms of a port share one.
+#[derive(Clone, Debug)]
+pub struct LocalNodeAuth {
     words: IssuedWords,
-    serving: Option<JoinHandle<()>>,
+    _serving: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 impl LocalNodeAuth {
     /// Listens next to the gateway's own port. If it cannot, nodes of its user on this machine are refused.
-    pub(super) fn listen_beside(port: u16) -> Self {
+    pub fn listen_beside(port: u16) -> Self {
         let words = IssuedWords::default();
         let serving = bind_listener(port).map(|listener| tokio::spawn(accept_nodes(listener, Arc::clone(&words))));
         let log_error = |error| tracing::warn!(%error, "nodes on this machine cannot authenticate");
-        Self { words, serving: serving.map_err(log_error).ok() }
+        let serving = serving.map_err(log_error).ok().map(|serving| Arc::new(AbortOnDropHandle::new(serving)));
+        Self { words, _serving: serving }
     }
 
     /// Reports whether this token was issued to a node. It can be used once.
@@ -58,14 +60,6 @@ impl LocalNodeAuth {
         words.retain(|(_, given)| given.elapsed() < GOOD);
         let at = words.iter().position(|(given, _)| given == word);
         at.is_some_and(|at| words.remove(at).is_some())
-    }
-}
-
-impl Drop for LocalNodeAuth {
-    fn drop(&mut self) {
-        if let Some(serving) = &self.serving {
-            serving.abort();
-        }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct GatewayPaths {
     pub agents_dir: PathBuf,
     /// The private key of the certificate.
     pub key: Option<PathBuf>,
+    /// Files and folders of the process and of its other realms.
+    pub others: Vec<PathBuf>,
 }
 
 impl GatewayPaths {
@@ -35,6 +37,7 @@ impl GatewayPaths {
             permissions: path.parent().unwrap_or_else(|| Path::new("")).join("permissions.yaml"),
             agents_dir: root.at("agents_dir").path().unwrap_or_else(|| storage.folder.join("agents")),
             key: load::read_tls(&root.at("gateway").at("tls")).map(|tls| tls.key),
+            others: Vec::new(),
             storage,
         }
     }
@@ -57,6 +60,7 @@ impl Config {
             storage: self.storage.clone(),
             agents_dir: self.agents_dir.clone(),
             key: self.gateway.tls.as_ref().map(|tls| tls.key.clone()),
+            others: self.other_paths.clone(),
         }
     }
 }

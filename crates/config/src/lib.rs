@@ -30,6 +30,7 @@ mod own_address;
 mod permissions;
 mod problem;
 mod providers;
+mod realms;
 mod redacted;
 pub mod rule_lines;
 mod sandbox;
@@ -59,6 +60,7 @@ pub use mcp::{McpAuthConfig, McpServerConfig, McpServerOrigin, McpTransportConfi
 pub use misnamed_files::misnamed_files;
 pub use permissions::{ParsedRules, RulesText, read_permissions};
 pub use problem::{ConfigErrors, ConfigFault, ConfigProblem};
+pub use realms::RealmConfig;
 pub use redacted::{hidden_parts, redacted_address, redacted_arguments};
 pub use services::{HealthCheckConfig, ServiceAuthConfig, ServiceConfig};
 pub use settings::{

@@ -19,7 +19,7 @@ use super::{
     model_check,
     own_address::is_own_address,
     problem::{ConfigErrors, ConfigFault},
-    providers, sandbox, secrets, services,
+    providers, realms, sandbox, secrets, services,
     settings::{
         AgentConfig, Config, ConfigFlags, GatewayConfig, LogConfig, OnShutdown, PersonConfig, RateLimits,
         RetentionConfig, StoragePaths, TelegramConfig, TlsFiles, WebConfig,
@@ -70,6 +70,7 @@ pub(super) const TOP: &[&str] = &[
     "mcp",
     "storage",
     "cluster",
+    "realms",
     "approval_timeout",
     "clarify_timeout",
     "retry_max_wait",
@@ -124,7 +125,8 @@ pub(super) fn read_config(
 ) -> Result<LoadedConfig, ConfigErrors> {
     let value = value::read_value(text, &notes, Some(environment));
     let root = ConfigField::root(&notes, value.as_ref());
-    let config = build_config(&root, path, flags, environment);
+    let mut config = build_config(&root, path, flags, environment);
+    config.realms = realms::read_realms(&root, &config, flags, environment);
     if let Some(path) = path {
         exposure::warn_exposed(path, &config, &notes);
         for other in misnamed_files(path, &["yaml", "yml"]) {
@@ -154,8 +156,9 @@ pub fn load_storage(
     let value = value::read_value(&config_text(path, &notes), &notes, Some(environment));
     let root = ConfigField::root(&notes, value.as_ref());
     let storage = location::resolve_storage(&root.at("storage"), path, flags, environment);
+    realms::refuse_as_gateway(&root, flags);
     let mut problems = notes.take_problems();
-    problems.retain(|problem| matches!(problem.key.split('.').next(), Some("" | "storage")));
+    problems.retain(|problem| matches!(problem.key.split('.').next(), Some("" | "storage" | "realms")));
     if problems.is_empty() { Ok(storage) } else { Err(ConfigErrors(problems)) }
 }
 
@@ -175,7 +178,7 @@ pub(super) fn config_text(path: Option<&Path>, notes: &FileDiagnostics) -> Strin
     }
 }
 
-fn build_config(
+pub(super) fn build_config(
     root: &ConfigField<'_>,
     path: Option<&Path>,
     flags: &ConfigFlags,
@@ -234,6 +237,8 @@ fn build_config(
         webui: flags.webui.clone(),
         log: read_logging(&root.at("log"), flags),
         retention: read_retention(&root.at("retention")),
+        realms: Vec::new(),
+        other_paths: Vec::new(),
         literals: root.notes.literals.take(),
         tool_files: root.notes.files.take(),
     }
@@ -297,7 +302,7 @@ fn read_gateway(place: &ConfigField<'_>, flags: &ConfigFlags) -> GatewayConfig {
 }
 
 /// Returns the name or address of a host, as a request may be for it, with any port.
-fn host_name(place: &ConfigField<'_>) -> Option<String> {
+pub(super) fn host_name(place: &ConfigField<'_>) -> Option<String> {
     let name = place.needed_text()?;
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
     let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));

@@ -25,6 +25,15 @@ impl Config {
         let mut shown = Map::new();
         let mut put = |key: &str, value: Value| drop(shown.insert(key.to_owned(), value));
         put("gateway", self.redacted_gateway());
+        if !self.realms.is_empty() {
+            let realms = self.realms.iter().map(|realm| {
+                let mut inner = realm.config.redacted_json();
+                inner["hosts"] = json!(realm.hosts);
+                (realm.name.clone(), inner)
+            });
+            put("realms", Value::Object(realms.collect()));
+            return Value::Object(shown);
+        }
         let agent = |agent: &super::AgentConfig| json!({"id": agent.id, "token": HIDDEN});
         put("agents", self.agents.iter().map(agent).collect());
         if let Some(telegram) = &self.telegram {

@@ -13,7 +13,7 @@ use secrecy::SecretString;
 
 use super::{
     cluster::ClusterConfig, database::DatabaseSettings, diagnostics::LiteralCredential, mcp::McpServerConfig,
-    services::ServiceConfig,
+    realms::RealmConfig, services::ServiceConfig,
 };
 use crate::logging::LogLineFormat;
 
@@ -94,6 +94,10 @@ pub struct Config {
     pub retention: RetentionConfig,
     /// `cluster`: absent for a gateway that is alone.
     pub cluster: Option<ClusterConfig>,
+    /// `realms`, by name: the process serves each of them, and this configuration has nothing but its port.
+    pub realms: Vec<RealmConfig>,
+    /// Files and folders of the process and of its other realms, which no command of a run may touch.
+    pub other_paths: Vec<PathBuf>,
     pub(super) literals: Vec<LiteralCredential>,
     pub(super) tool_files: Vec<PathBuf>,
 }

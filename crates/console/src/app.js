@@ -7,7 +7,9 @@
   const find = (selector, within = document) => within.querySelector(selector);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const cards = find("#cards");
-  const isInbox = location.pathname === "/console/" && cards;
+  // Path of the gateway on its host: that of its realm, where a port serves several.
+  const root = new URL("../", document.currentScript.src).pathname;
+  const isInbox = location.pathname === `${root}console/` && cards;
   const title = document.title;
   let skew = Number(body.dataset.now) - Date.now();
 
@@ -58,6 +60,12 @@
   const node = (html) => {
     const holder = document.createElement("template");
     holder.innerHTML = html;
+    for (const name of root === "/" ? [] : ["href", "action", "data-page"]) {
+      for (const link of all(`[${name}^="/"]`, holder.content)) {
+        const path = link.getAttribute(name);
+        if (!path.startsWith(root)) link.setAttribute(name, root + path.slice(1));
+      }
+    }
     const made = holder.content.firstElementChild;
     for (const field of all("input[name=csrf]", made)) field.value = body.dataset.csrf;
     for (const field of all("input[name=key]", made)) if (!field.value) field.value = key();
@@ -153,7 +161,7 @@
     } catch {
       return;
     }
-    shown.onclick = () => { window.focus(); location.href = `/console/gates/${told.id}`; };
+    shown.onclick = () => { window.focus(); location.href = `${root}console/gates/${told.id}`; };
   };
   // Where a page may show none by itself, as on Android, making one throws, whoever allowed what. While nobody was asked
   // it shows nothing.
@@ -210,7 +218,7 @@
     const next = card.nextElementSibling ?? card.previousElementSibling;
     steady(() => card.remove());
     (next?.matches(".card") ? next : find("#main")).focus({ preventScroll: byPointer });
-    history.replaceState(null, "", "/console/");
+    history.replaceState(null, "", `${root}console/`);
     count();
   });
 
@@ -274,8 +282,8 @@
     if (field || event.ctrlKey || event.metaKey || event.altKey) return;
     if (goes) {
       goes = false;
-      const to = { i: "/console/", s: "/console/sessions", r: "/console/record", p: "/console/policy", a: "/console/agents", m: "/console/mcp" }[event.key];
-      if (to) location.href = to;
+      const to = { i: "", s: "sessions", r: "record", p: "policy", a: "agents", m: "mcp" }[event.key];
+      if (to !== undefined) location.href = `${root}console/${to}`;
       return;
     }
     // A key that is held must not go on to what comes next.
@@ -332,7 +340,7 @@
     fetching ??= (async () => {
       try {
         const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-        if (!answer.ok || answer.redirected && new URL(answer.url).pathname === "/login") { location.reload(); return; }
+        if (!answer.ok || answer.redirected && new URL(answer.url).pathname === `${root}login`) { location.reload(); return; }
         const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
         body.dataset.after = fresh.body.dataset.after;
         waiting = Number(fresh.body.dataset.waiting);
@@ -472,7 +480,7 @@
     const wanted = new URLSearchParams({ after: body.dataset.after });
     if (body.dataset.session) wanted.set("session", body.dataset.session);
     if (find("[data-follows]")) wanted.set("all", "1");
-    const stream = new EventSource(`/console/live?${wanted}`);
+    const stream = new EventSource(`${root}console/live?${wanted}`);
     const on = (name, act) => stream.addEventListener(name, (event) => act(JSON.parse(event.data)));
     const link = find("#link");
     // What is being written follows whole.

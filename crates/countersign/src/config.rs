@@ -7,7 +7,7 @@ use std::{
 };
 
 use countersign_config as config;
-use countersign_config::{ConfigErrors, ConfigFlags, ExposureKind, LoadedConfig};
+use countersign_config::{Config, ConfigErrors, ConfigFlags, ExposureKind, LoadedConfig};
 use countersign_gateway::checkup;
 use countersign_view::shell_quote;
 use serde_json::json;
@@ -36,24 +36,12 @@ pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: 
     let (problems, warnings) = match load_config(file, data) {
         Err(errors) => (errors.0.iter().map(ToString::to_string).collect(), Vec::new()),
         Ok(LoadedConfig { config, mut warnings }) => {
-            // Files that are absent are errors below, and credentials in the configuration are a warning already.
-            let exposed = config.exposed_files().into_iter().filter(|finding| !finding.prevents_start());
-            let exposed = exposed.filter(|finding| finding.what != ExposureKind::Credentials);
-            warnings.extend(exposed.map(|finding| format!("{finding}; {}", finding.advice())));
-            match checkup::check_rules(&config) {
-                Ok(of_rules) => {
-                    warnings.extend(of_rules.warnings);
-                    let mut problems: Vec<String> =
-                        of_rules.without_effect.into_iter().map(|rule| rule.message).collect();
-                    problems.extend(checkup::config_problems(&config));
-                    (problems, warnings)
-                }
-                Err(error) => {
-                    let mut problems: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
-                    problems.extend(checkup::config_problems(&config));
-                    (problems, warnings)
-                }
+            let mut problems = Vec::new();
+            let realms = config.realms.iter().map(|realm| &realm.config);
+            for gateway in realms.chain(config.realms.is_empty().then_some(&config)) {
+                check_gateway(gateway, &mut problems, &mut warnings);
             }
+            (problems, warnings)
         }
     };
     let code = if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -79,6 +67,22 @@ pub(crate) fn check_config(file: Option<&Path>, data: Option<PathBuf>, is_json: 
         count => writeln!(out, "{what}: {count} errors")?,
     }
     Ok(code)
+}
+
+/// Checks what the files of a gateway name, and its rules.
+fn check_gateway(config: &Config, problems: &mut Vec<String>, warnings: &mut Vec<String>) {
+    // Files that are absent are errors below, and credentials in the configuration are a warning already.
+    let exposed = config.exposed_files().into_iter().filter(|finding| !finding.prevents_start());
+    let exposed = exposed.filter(|finding| finding.what != ExposureKind::Credentials);
+    warnings.extend(exposed.map(|finding| format!("{finding}; {}", finding.advice())));
+    match checkup::check_rules(config) {
+        Ok(of_rules) => {
+            warnings.extend(of_rules.warnings);
+            problems.extend(of_rules.without_effect.into_iter().map(|rule| rule.message));
+        }
+        Err(error) => problems.extend(error.to_string().lines().map(str::to_owned)),
+    }
+    problems.extend(checkup::config_problems(config));
 }
 
 /// Runs `config show`.

@@ -105,8 +105,32 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
             let rest = "not checked until the configuration is valid: rules, sandbox, files, services, providers, messenger, port";
             checks.push(DoctorCheck::note("the rest", rest));
         }
+        Ok(loaded) if !loaded.config.realms.is_empty() => {
+            let warnings = loaded.warnings.into_iter();
+            checks.extend(
+                warnings.map(|text| DoctorCheck::warn("configuration", text, "correct it, if it is not intended")),
+            );
+            for realm in &loaded.config.realms {
+                let (file, warnings) = (realm.config.file.as_deref(), Vec::new());
+                let alone = LoadedConfig { config: realm.config.clone(), warnings };
+                let own = check_configuration(file, &alone).into_iter().chain(check_data(file, None, true));
+                checks.extend(
+                    own.map(|check| DoctorCheck { check: format!("{}: {}", realm.name, check.check), ..check }),
+                );
+            }
+            checks.extend(check_traces());
+            return print_checks(&checks, form);
+        }
         Ok(loaded) => checks.extend(check_configuration(file, &loaded)),
     }
+    checks.extend(check_data(file, data, is_loaded));
+    checks.extend(check_traces());
+    print_checks(&checks, form)
+}
+
+/// Checks the data directory and the record in it.
+fn check_data(file: Option<&Path>, data: Option<&Path>, is_loaded: bool) -> Vec<DoctorCheck> {
+    let mut checks = Vec::new();
     match DataDir::find(file, data) {
         // The fault of the file is reported above; the place of the record is known once that is fixed.
         Err(_) if !is_loaded => {
@@ -123,8 +147,7 @@ pub(crate) fn run(file: Option<&Path>, data: Option<&Path>, form: OutputFormat) 
             checks.extend(record::record_checks(&place, &config::gateway_flags(file, data), Clock::system().now()));
         }
     }
-    checks.extend(check_traces());
-    print_checks(&checks, form)
+    checks
 }
 
 /// Checks a well-formed configuration, and the files that it names.

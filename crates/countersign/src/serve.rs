@@ -4,7 +4,9 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
 
 use countersign_config as config;
 use countersign_config::{Config, ConfigFlags, LoadedConfig};
-use countersign_gateway::{self as gateway, GatewayRealm, NodeOptions, ServeError, control::AcpOptions, serve_node};
+use countersign_gateway::{
+    self as gateway, GatewayRealm, NodeOptions, ServeError, control::AcpOptions, serve_node, serve_realms,
+};
 use countersign_tools::exec;
 use countersign_view::shell_quote;
 use futures_util::FutureExt as _;
@@ -55,7 +57,7 @@ fn run_gateway(loaded: LoadedConfig, line: HostLine) -> anyhow::Result<ExitCode>
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    if line == HostLine::None {
+    if line == HostLine::None && loaded.config.realms.is_empty() {
         configuration_gaps(&loaded.config).iter().for_each(|lack| tracing::warn!("{lack}"));
     }
     exec::become_subreaper()?;
@@ -82,6 +84,17 @@ fn run_gateway(loaded: LoadedConfig, line: HostLine) -> anyhow::Result<ExitCode>
                 print_ready(url);
             };
             return serve_node(loaded.config, cluster, node, notice, ready, reload, wait_for_signal(armed)).await;
+        }
+        if !loaded.config.realms.is_empty() {
+            if line != HostLine::None {
+                return Err(ServeError::SeveralRealms);
+            }
+            let ready = |url: &str| {
+                let _ = tell_armed.send(end_signals());
+                print_ready(url);
+            };
+            let stop = wait_for_signal(armed);
+            return serve_realms(loaded.config, program, notice, ready, reload, levels, stop).await;
         }
         let ready = |realm: &GatewayRealm| {
             // A reader of the line may request the end at once. Until here a signal ends the process as it is.

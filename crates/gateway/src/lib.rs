@@ -1,4 +1,4 @@
-//! Gateway as `serve` runs it: a process that serves one realm, which is one record and every configured adapter.
+//! Gateway as `serve` runs it: a process that serves realms, each of which is one record and every configured adapter.
 
 pub mod adapter;
 pub mod checkup;
@@ -20,6 +20,7 @@ mod run_environment;
 mod serve;
 mod serve_error;
 mod serve_node;
+mod serve_realms;
 mod traces;
 mod websockets;
 
@@ -30,4 +31,5 @@ pub use realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmNode, RealmOptions};
 pub use serve::serve;
 pub use serve_error::ServeError;
 pub use serve_node::{NodeOptions, serve_node};
+pub use serve_realms::serve_realms;
 pub use traces::TraceDestination;

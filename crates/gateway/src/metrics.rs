@@ -1,7 +1,7 @@
 //! Metrics of one gateway and its process for Prometheus, at `/metrics`. All of them are in one list, which docs/operations.md is checked
 //! against.
 //!
-//! Values of labels are fixed at compile time: ids, names and texts of users cannot get in.
+//! Values of labels are fixed at compile time, but for the name of the realm: ids, names and texts of users cannot get in.
 
 mod definitions;
 mod snapshot;
@@ -46,6 +46,8 @@ pub(crate) struct MetricsContext {
     pub(crate) open_connections: OpenConnections,
     /// Lease of the realm, in a cluster.
     pub(crate) lease: Option<HeldLease>,
+    /// Name of the realm, where the process serves several.
+    pub(crate) realm: Option<String>,
 }
 
 /// Returns the route.
@@ -61,7 +63,8 @@ async fn serve_metrics(State(context): State<Arc<MetricsContext>>) -> Response {
     let mut response = reply::with_content_type(
         StatusCode::OK,
         FORM,
-        text::write_metrics(definitions::ALL, &snapshot, context.handle.metrics()).into_bytes(),
+        text::write_metrics(definitions::ALL, &snapshot, context.handle.metrics(), context.realm.as_deref())
+            .into_bytes(),
     );
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(FORM));
     response

@@ -30,7 +30,7 @@ use countersign_core::{
 use countersign_files::objects::ObjectStore;
 use countersign_foreign_calls::ForeignCalls;
 use countersign_http::{
-    listen::{AllowedHosts, PortHandlers, tunnel::TunnelKey},
+    listen::{AllowedHosts, PortHandlers, REALMS_PATH, tunnel::TunnelKey},
     open_connections::OpenConnections,
     readiness::ReadinessProbe,
     tokens::WatchedTokens,
@@ -105,8 +105,9 @@ impl GatewayRealm {
     pub async fn open(prepared: PreparedRealm, options: RealmOptions) -> Result<Self, ServeError> {
         let PreparedRealm { config, notice, secrets, agents, tool_inventory, loaded, services, users, owned, .. } =
             prepared;
-        let RealmOptions { platform: Platform { program, record, clock, entropy }, address, levels, collector, node } =
-            options;
+        let RealmOptions { platform, address, levels, collector, name, local_node_auth, node } = options;
+        let node_auth = local_node_auth.unwrap_or_else(|| gsv::LocalNodeAuth::listen_beside(address.bound.port()));
+        let Platform { program, record, clock, entropy } = platform;
         let log = record(&config, log_views())?;
         make_workspaces(&config).map_err(|problem| {
             ServeError::of_io(&format!("cannot create the workspaces in {}", config.agents_dir.display()), problem)
@@ -222,7 +223,8 @@ impl GatewayRealm {
         let rules_file = RulesFile::new(handle.clone(), config.permissions.clone(), tool_inventory.clone());
         let started_at = clock.now();
         let reporter = telegram.as_ref().map(|telegram| -> HealthProbe { Arc::new(telegram.health_probe()) });
-        let url = address.url(&config.gateway.host);
+        let below = name.as_ref().map(|name| format!("{REALMS_PATH}{name}")).unwrap_or_default();
+        let url = format!("{}{below}", address.url(&config.gateway.host));
         let gsv = Arc::new(GsvContext {
             handle: handle.clone(),
             clock: clock.clone(),
@@ -234,12 +236,13 @@ impl GatewayRealm {
                 Arc::new(move || mcp_tools.offered_tools())
             },
         });
-        let peers = gsv::GsvAdapter::open(&gsv, address.bound.port(), &gsv_environments, &workspaces).await.map_err(
-            |error| match error {
-                gsv::GsvOpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
-                gsv::GsvOpenError::Closing => ServeError::Lost,
-            },
-        )?;
+        let peers =
+            gsv::GsvAdapter::open(&gsv, node_auth, &gsv_environments, &workspaces).await.map_err(
+                |error| match error {
+                    gsv::GsvOpenError::Secrets(error) => ServeError::Secrets(error.to_string()),
+                    gsv::GsvOpenError::Closing => ServeError::Lost,
+                },
+            )?;
         if let Some(telegram) = &telegram {
             peers.join_messenger(telegram, &inbound_hook).await;
         }
@@ -262,7 +265,9 @@ impl GatewayRealm {
             url: url.clone(),
             open_connections: open_connections.clone(),
             lease: node.as_ref().map(|node| node.lease.clone()),
+            realm: name,
         };
+        let auth = Arc::clone(&parts.auth);
         let pages = parts.into_router().await.ok_or(ServeError::Lost)?;
         let (for_agents, for_peers, opened) = (Arc::clone(&agents), Arc::clone(&peers), open_connections.clone());
         let names = config.gateway.public_url.iter().filter_map(|url| host_of(url)).map(str::to_owned);
@@ -273,6 +278,7 @@ impl GatewayRealm {
             }),
             pages,
             hosts: AllowedHosts::new(address.bound.ip(), names.chain(config.gateway.allowed_hosts.iter().cloned())),
+            knows_token: Box::new(move |token| auth.knows_token(token)),
             readiness: ReadinessProbe::new(handle.clone(), config.storage.folder.clone()),
             health: health::health_check(
                 handle.clone(),

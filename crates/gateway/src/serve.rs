@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_config::{Config, logging::LogLevels};
+use countersign_config::{Config, GatewayConfig, logging::LogLevels};
 use countersign_http::listen::{self, BoundPort, ConnectionQuota};
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -35,7 +35,15 @@ pub async fn serve(
     let prepared = PreparedRealm::new(config, Arc::clone(&notice))?;
     let port = bind_port(&prepared)?;
     let address = PortAddress::of_port(&port)?;
-    let options = RealmOptions { platform, address, levels: Arc::new(levels), collector, node: None };
+    let options = RealmOptions {
+        platform,
+        address,
+        levels: Arc::new(levels),
+        collector,
+        name: None,
+        local_node_auth: None,
+        node: None,
+    };
     let realm = GatewayRealm::open(prepared, options).await?;
 
     let mut serving = JoinSet::new();
@@ -70,15 +78,22 @@ pub async fn serve(
 }
 
 pub(crate) fn bind_port(prepared: &PreparedRealm) -> Result<BoundPort, ServeError> {
-    let gateway = &prepared.config().gateway;
-    BoundPort::bind(resolve_address(&gateway.host, gateway.port)?, prepared.tls()).map_err(|source| {
+    bind_address(&prepared.config().gateway, prepared.tls())
+}
+
+/// Binds the port that a configuration names, with a certificate if there is one.
+pub(crate) fn bind_address(
+    gateway: &GatewayConfig,
+    tls: Option<Arc<rustls::ServerConfig>>,
+) -> Result<BoundPort, ServeError> {
+    BoundPort::bind(resolve_address(&gateway.host, gateway.port)?, tls).map_err(|source| {
         let hint = "the port is in use; choose another with --port or gateway.port, or 0 for any free port";
         ServeError::of_io(&format!("{}:{}", gateway.host, gateway.port), in_use(source, hint))
     })
 }
 
 /// Binds the port for health checks alone, if one is configured.
-fn bind_health(config: &Config) -> Result<Option<BoundPort>, ServeError> {
+pub(crate) fn bind_health(config: &Config) -> Result<Option<BoundPort>, ServeError> {
     let Some((host, port)) = &config.gateway.health else { return Ok(None) };
     let hint = "the port is in use; choose another gateway.health_port";
     let health = BoundPort::bind(resolve_address(host, *port)?, None);

@@ -60,9 +60,20 @@ pub enum ServeError {
         "a gateway for one program cannot be a node of a cluster: remove the section `cluster`, or run `countersign serve`"
     )]
     Standalone,
+    /// A gateway that serves one program and ends with it has one realm.
+    #[error("a gateway for one program serves one realm: name its configuration with --config")]
+    SeveralRealms,
     /// A node of a cluster needs a database.
     #[error("cluster needs the record in a database: set storage.type to 'postgres'")]
     NoDatabase,
+    /// One of several realms.
+    #[error("realm {name}: {problem}")]
+    Realm {
+        /// Name of the realm.
+        name: String,
+        /// Reason. It is part of the message already, and no further source.
+        problem: Box<ServeError>,
+    },
     /// The owner of the record ended by itself; the log of the program has the reason.
     #[error("the record can no longer be used; see the log for the cause")]
     Lost,

@@ -285,6 +285,8 @@ impl ClusterNode {
             address: self.address,
             levels: Arc::clone(&self.options.levels),
             collector: TraceDestination::from_environment(&*self.notice)?,
+            name: None,
+            local_node_auth: None,
             node: Some(RealmNode {
                 secret: self.cluster.secret.clone(),
                 process: self.identity.process.clone(),

@@ -10,6 +10,8 @@ pub mod keep_alive;
 pub mod log_throttle;
 pub mod peer;
 mod port_service;
+mod realm_prefix;
+mod realm_routes;
 mod streams;
 mod tls;
 pub mod tunnel;
@@ -38,6 +40,7 @@ pub use connection_quota::{ConnectionQuota, few_descriptors_warning};
 pub use guard::{AllowedHosts, FOREIGN};
 use port_service::ConnectionTarget;
 pub use port_service::{ConnectionRelay, PortService, PortStream, RelayedConnection};
+pub use realm_routes::{PATH as REALMS_PATH, RealmRoutes};
 use streams::StreamQuota;
 pub use tls::{TlsError, load_server_config as load_tls};
 
@@ -77,6 +80,8 @@ pub struct PortHandlers {
     pub hosts: AllowedHosts,
     /// Health of the record, messengers and services: whether all are healthy, and the details as JSON text.
     pub health: Box<dyn Fn() -> BoxFuture<'static, (bool, String)> + Send + Sync>,
+    /// Reports whether a bearer token is one of this realm.
+    pub knows_token: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Readiness for work.
     pub readiness: ReadinessProbe,
     /// Counts of its open connections.
@@ -147,6 +152,26 @@ impl BoundPort {
         self.serve_service(service, ConnectionQuota::of_this_process(most), end).await;
     }
 
+    /// Serves several realms as [`Self::serve`] does one.
+    pub async fn serve_realms(
+        self,
+        realms: &Arc<RealmRoutes>,
+        quota: ConnectionQuota,
+        end: impl Future<Output = ()> + Send,
+    ) {
+        self.serve_service(realms.to_service(), quota, end).await;
+    }
+
+    /// Serves nothing but the answer whether the realms are well.
+    pub async fn serve_realm_health(
+        self,
+        realms: &Arc<RealmRoutes>,
+        quota: ConnectionQuota,
+        end: impl Future<Output = ()> + Send,
+    ) {
+        self.serve_service(realms.to_health_service(), quota, end).await;
+    }
+
     async fn serve_service(self, service: PortService, quota: ConnectionQuota, end: impl Future<Output = ()> + Send) {
         let (_only, services) = watch::channel(service);
         self.serve_services(services, quota, end).await;
@@ -189,6 +214,12 @@ fn port_router(handlers: Arc<PortHandlers>, is_tls: bool, stream_quota: StreamQu
         .layer(from_fn_with_state(Arc::clone(&handlers), forward_websocket))
         .layer(from_fn_with_state((Arc::clone(&handlers), is_tls), guard::guard_request))
         .layer(from_fn_with_state(handlers, check_lease))
+}
+
+/// Makes the routes of one of several realms of a port.
+fn realm_router(handlers: Arc<PortHandlers>, most: usize, is_tls: bool) -> Router {
+    let stream = Arc::clone(&handlers.open_connections.stream);
+    port_router(handlers, is_tls, StreamQuota::new(most, stream))
 }
 
 /// Routes for monitoring; they reveal nothing that needs authorization.

@@ -116,7 +116,7 @@ pub fn path_context(places: &GatewayPaths) -> PathContext {
     let rules = [places.permissions.clone()].into_iter().chain(places.file.clone());
     // No run may write the skills of all agents.
     let skills = config::shared_skills(&places.agents_dir);
-    let keys = places.key.iter().cloned();
+    let keys = places.key.iter().chain(&places.others).cloned();
     let texts = |paths: &mut dyn Iterator<Item = PathBuf>| {
         let whole = paths.map(|path| std::path::absolute(&path).unwrap_or(path));
         whole.flat_map(paths::path_variants).map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()

@@ -14,6 +14,7 @@ mod foreign_folders;
 mod hidden_text;
 mod hosts_and_credentials;
 mod network_egress;
+mod realms;
 mod run_modes;
 mod secrets;
 mod shell_forms;

@@ -48,11 +48,12 @@ pub(super) struct MetricDefinition {
     pub(super) read: fn(&MetricsSnapshot, &RuntimeMetrics) -> MetricValue,
 }
 
-/// Writes all metrics.
+/// Writes all metrics, with the name of the realm as a label if the process serves several.
 pub(super) fn write_metrics(
     metrics: &[MetricDefinition],
     snapshot: &MetricsSnapshot,
     meters: &RuntimeMetrics,
+    realm: Option<&str>,
 ) -> String {
     let mut text = String::with_capacity(16 << 10);
     for metric in metrics {
@@ -64,25 +65,31 @@ pub(super) fn write_metrics(
                 for (label_values, value) in numbers {
                     let is_listed = label_values.iter().all(|(name, _)| labels.iter().any(|(label, _)| label == name));
                     debug_assert!(is_listed, "{name} has other labels than its list: {label_values:?}");
-                    let _ = writeln!(text, "{name}{} {value}", format_labels(&label_values));
+                    let _ = writeln!(text, "{name}{} {value}", format_labels(&label_values, realm, None));
                 }
             }
             MetricValue::Spread { upto, count, sum } => {
-                for (bound, counted) in upto {
-                    let _ = writeln!(text, "{name}_bucket{{le=\"{bound}\"}} {counted}");
+                let bounds = upto.iter().map(|(bound, counted)| (bound.to_string(), *counted));
+                for (bound, counted) in bounds.chain([("+Inf".to_owned(), count)]) {
+                    let labels = format_labels(&Vec::new(), realm, Some(&bound));
+                    let _ = writeln!(text, "{name}_bucket{labels} {counted}");
                 }
-                let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}");
+                let labels = format_labels(&Vec::new(), realm, None);
+                let _ = writeln!(text, "{name}_sum{labels} {sum}\n{name}_count{labels} {count}");
             }
         }
     }
     text
 }
 
-fn format_labels(labels: &LabelValues) -> String {
-    if labels.is_empty() {
+/// Writes labels in braces; nothing if there are none. `bound` is that of a bucket.
+fn format_labels(labels: &LabelValues, realm: Option<&str>, bound: Option<&str>) -> String {
+    let around = [("realm", realm), ("le", bound)].into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let all = labels.iter().copied().chain(around);
+    let pairs: Vec<String> = all.map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+    if pairs.is_empty() {
         return String::new();
     }
-    let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
     format!("{{{}}}", pairs.join(","))
 }
 
@@ -112,7 +119,7 @@ mod tests {
             },
         ];
         assert_eq!(
-            write_metrics(&metrics, &MetricsSnapshot::default(), &RuntimeMetrics::new()),
+            write_metrics(&metrics, &MetricsSnapshot::default(), &RuntimeMetrics::new(), None),
             "# HELP a_total Things.\n# TYPE a_total counter\na_total{way=\"in\",by=\"us\"} 3\n\
              # HELP b_seconds Time.\n# TYPE b_seconds histogram\n\
              b_seconds_bucket{le=\"0.5\"} 1\nb_seconds_bucket{le=\"2\"} 3\nb_seconds_bucket{le=\"+Inf\"} 4\n\

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use countersign_adapter_gsv::LocalNodeAuth;
 use countersign_config::logging::LogLevels;
 use secrecy::SecretString;
 
@@ -19,6 +20,10 @@ pub struct RealmOptions {
     pub levels: Arc<LogLevels>,
     /// Collector of traces, if there is one.
     pub collector: TraceDestination,
+    /// Name of the realm, where the process serves several.
+    pub name: Option<String>,
+    /// Authentication of nodes of this machine at the port, if several realms share it.
+    pub local_node_auth: Option<LocalNodeAuth>,
     /// Node that serves the realm, in a cluster.
     pub node: Option<RealmNode>,
 }

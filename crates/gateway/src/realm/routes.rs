@@ -48,14 +48,28 @@ pub(super) struct RouteParts {
     pub(super) open_connections: OpenConnections,
     /// Lease of the realm, in a cluster.
     pub(super) lease: Option<HeldLease>,
+    /// Name of the realm, where the process serves several.
+    pub(super) realm: Option<String>,
 }
 
 impl RouteParts {
     /// Builds every route that is no WebSocket. `None` if the owner has ended.
     pub(super) async fn into_router(self) -> Option<Router> {
         let Self { handle, clock, config, chats, auth, started_at, tool_inventory, rules_file, .. } = self;
-        let Self { services, agents, peers, mcp, hooks, mcp_servers, telegram, url, open_connections, lease, .. } =
-            self;
+        let Self {
+            services,
+            agents,
+            peers,
+            mcp,
+            hooks,
+            mcp_servers,
+            telegram,
+            url,
+            open_connections,
+            lease,
+            realm,
+            ..
+        } = self;
         let verifying = Arc::new(tokio::sync::Semaphore::new(1));
         let api = ApiContext {
             handle: handle.clone(),
@@ -82,6 +96,7 @@ impl RouteParts {
             telegram: telegram.clone(),
             open_connections,
             lease,
+            realm,
         };
         let console = ConsoleContext {
             handle,

@@ -61,7 +61,15 @@ impl ServedRealm {
             entropy: system_entropy(),
         };
         let levels = Arc::new(LogLevels::new(|_| Ok("info".to_owned())));
-        let options = RealmOptions { platform, address, levels, collector: TraceDestination::default(), node: None };
+        let options = RealmOptions {
+            platform,
+            address,
+            levels,
+            collector: TraceDestination::default(),
+            name: None,
+            local_node_auth: None,
+            node: None,
+        };
         let realm = GatewayRealm::open(prepared, options).await.unwrap();
         let mut serving = JoinSet::new();
         serving.spawn(port.serve(realm.doors(), ConnectionQuota::of_this_process(64), realm.closing()));

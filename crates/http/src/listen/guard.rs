@@ -91,12 +91,12 @@ fn header_text(request: &Request, name: header::HeaderName) -> Option<&str> {
 }
 
 /// Returns the authority that a request is for.
-fn request_host(request: &Request) -> Option<&str> {
+pub(super) fn request_host(request: &Request) -> Option<&str> {
     header_text(request, header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()))
 }
 
 /// Returns the host of an authority, without brackets.
-fn host_of(authority: &str) -> &str {
+pub(super) fn host_of(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         let is_port = |text: &str| text.is_empty() || text.strip_prefix(':').is_some_and(is_number);
         return match rest.split_once(']') {

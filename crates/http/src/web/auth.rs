@@ -181,6 +181,11 @@ impl WebAuth {
         Err(NotLoggedIn::Wrong)
     }
 
+    /// Reports whether a program's token is known.
+    pub fn knows_token(&self, token: &str) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| tokens.find_token(token).is_some())
+    }
+
     /// Returns the sender of a request, if it is known.
     pub fn find_caller(&self, headers: &HeaderMap) -> Option<HttpCaller> {
         if let Some(token) = bearer_token(headers) {
@@ -302,7 +307,7 @@ impl WebAuth {
 }
 
 /// Returns the token in a request's header.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get("authorization")?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

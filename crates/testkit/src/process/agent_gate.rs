@@ -48,10 +48,18 @@ impl AgentClient {
     ///
     /// The status of a refusal.
     pub fn connect_at(address: &str, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
+        Self::connect_below(address, "", headers)
+    }
+
+    /// Does the same at a path.
+    ///
+    /// # Errors
+    /// The status of the refusal.
+    pub fn connect_below(address: &str, path: &str, headers: &[(&'static str, &str)]) -> Result<Self, u16> {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut request = format!("ws://{address}").into_client_request().unwrap();
+        let mut request = format!("ws://{address}{path}").into_client_request().unwrap();
         for (name, value) in headers {
             request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
         }
