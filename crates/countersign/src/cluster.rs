@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     audit::{OutputFormat, block_on},
     data_dir::DataDir,
+    exit::print_notice,
     record_location::database_options,
     style::{ColourMode, TextStyle},
 };
@@ -43,6 +44,9 @@ pub(crate) fn print_status(place: &DataDir, form: OutputFormat) -> anyhow::Resul
     }
     for lease in &rows.leases {
         writeln!(out, "realm  {}  {}", lease.realm, lease_text(&rows, lease))?;
+    }
+    if let Some(step) = next_step(&rows) {
+        print_notice(step);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -126,6 +130,19 @@ fn print_owners(rows: &ClusterRows, form: OutputFormat) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the next step for an operator whose cluster has no node that could serve its realms.
+pub(crate) fn next_step(rows: &ClusterRows) -> Option<&'static str> {
+    let alive: Vec<&NodeRow> = rows.nodes.iter().filter(|node| node.is_alive).collect();
+    if rows.nodes.is_empty() {
+        return None;
+    }
+    if alive.is_empty() {
+        return Some("no node is alive: start one with `countersign serve`, or see the log of one that runs");
+    }
+    let is_stuck = alive.iter().all(|node| node.is_draining);
+    is_stuck.then_some("all nodes that are alive drain, so none takes the realm: restart one, or start another")
+}
+
 fn node_text(node: &NodeRow) -> String {
     match (node.is_alive, node.is_draining) {
         (true, false) => "alive".to_owned(),
@@ -155,4 +172,41 @@ fn status_json(rows: &ClusterRows) -> Value {
             "remaining": lease.remaining.as_secs_f64(), "moving_to": lease.next_owner })
     });
     json!({ "nodes": nodes.collect::<Vec<_>>(), "realms": realms.collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use countersign_store::{ClusterRows, NodeRow};
+
+    use super::next_step;
+
+    fn rows(nodes: &[(bool, bool)]) -> ClusterRows {
+        let to_row = |(is_alive, is_draining): &(bool, bool)| NodeRow {
+            name: "a".to_owned(),
+            process: "p".to_owned(),
+            advertise: "http://127.0.0.1:1".to_owned(),
+            program: "0.1.0".to_owned(),
+            addresses: Vec::new(),
+            seen: Duration::ZERO,
+            is_alive: *is_alive,
+            is_draining: *is_draining,
+        };
+        ClusterRows { nodes: nodes.iter().map(to_row).collect(), leases: Vec::new() }
+    }
+
+    #[test]
+    fn a_cluster_that_nobody_can_serve_has_a_next_step() {
+        for (case, nodes, want) in [
+            ("no nodes", &[][..], None),
+            ("alive", &[(true, false), (true, true)], None),
+            ("none alive", &[(false, false), (false, true)], Some("no node is alive")),
+            ("all drain", &[(true, true), (false, false)], Some("all nodes that are alive drain")),
+        ] {
+            let step = next_step(&rows(nodes));
+            assert_eq!(step.is_some(), want.is_some(), "{case}: {step:?}");
+            assert!(want.is_none_or(|want| step.is_some_and(|step| step.starts_with(want))), "{case}: {step:?}");
+        }
+    }
 }
