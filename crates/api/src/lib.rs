@@ -25,6 +25,7 @@ use axum::{
 };
 use countersign_conversations::chats::{ChatError, Conversations};
 use countersign_http::{
+    read_failures::log_read_failure,
     reply::HttpProblem,
     web::{GuardedRoutes, WebAuth},
 };
@@ -111,7 +112,13 @@ impl IntoResponse for ApiError {
 
 impl From<LogReadError> for ApiError {
     fn from(error: LogReadError) -> Self {
-        tracing::warn!(%error, "failed to read the record for an API request");
+        log_read_failure(&error, "refused an API request");
+        if error.is_of_silent_database() {
+            return Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the record cannot be read: its database does not answer; try again later",
+            );
+        }
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the record cannot be read: try again later")
     }
 }

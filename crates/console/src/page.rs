@@ -1,10 +1,13 @@
 //! Shared parts of all pages: the frame around them, and errors.
 
+use std::error::Error;
+
 use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use countersign_http::{reply, web::AuthMethod};
+use countersign_http::{read_failures::log_read_failure, reply, web::AuthMethod};
+use countersign_runtime::store::LogReadError;
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
@@ -149,8 +152,15 @@ impl PageError {
     }
 
     /// Returns the error for a record that could not be read.
-    pub(super) fn unreadable_record(error: impl std::fmt::Display) -> Self {
-        tracing::error!(%error, "console failed to read the record");
+    pub(super) fn unreadable_record(error: impl Error + 'static) -> Self {
+        log_read_failure(&error, "refused a page of the console");
+        let error: &(dyn Error + 'static) = &error;
+        if error.downcast_ref::<LogReadError>().is_some_and(LogReadError::is_of_silent_database) {
+            return Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The record cannot be read: its database does not answer. Try again later.",
+            );
+        }
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("The record cannot be read: {error}"))
     }
 }

@@ -6,6 +6,7 @@ pub mod limits;
 pub mod listen;
 pub mod open_connections;
 pub mod origin;
+pub mod read_failures;
 pub mod readiness;
 pub mod reply;
 pub mod tokens;

@@ -1,6 +1,6 @@
 //! Readiness of a gateway for work: its record can be written, its owner answers, and there is room on the disk.
 //!
-//! The reply names no file and no cause, because it needs no login. The cause is logged when it changes.
+//! The reply names no file and no cause, because it needs no login. The cause is logged.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,6 +14,8 @@ use tokio::{
 };
 use tracing::{info, warn};
 
+use crate::{listen::log_throttle::LogThrottle, read_failures::cause_text};
+
 /// Time for which a result holds: frequent checks do not cause frequent writes.
 const FRESH: Duration = Duration::from_secs(1);
 /// Time limit of the owner and the record.
@@ -26,12 +28,13 @@ pub struct ReadinessProbe {
     handle: OwnerHandle,
     folder: PathBuf,
     found: Mutex<Option<(Instant, Vec<&'static str>)>>,
+    failing: parking_lot::Mutex<LogThrottle>,
 }
 
 impl ReadinessProbe {
     /// Makes the readiness check of the gateway with that owner and data directory.
     pub fn new(handle: OwnerHandle, folder: PathBuf) -> Self {
-        Self { handle, folder, found: Mutex::new(None) }
+        Self { handle, folder, found: Mutex::new(None), failing: parking_lot::Mutex::default() }
     }
 
     /// Returns the problems that keep the gateway from taking work; none if it can.
@@ -64,15 +67,17 @@ impl ReadinessProbe {
         let log = self.handle.log();
         let written = async {
             // A record that holds nothing yet has no file, and a check does not make one.
-            if log.head(Partition::ZERO).await.map_err(|error| error.to_string())? == LogHead::EMPTY {
+            if log.head(Partition::ZERO).await.map_err(|error| cause_text(&error))? == LogHead::EMPTY {
                 return Ok(());
             }
-            log.probe_write().await.map_err(|error| error.to_string())
+            log.probe_write().await.map_err(|error| cause_text(&error))
         };
         match timeout(PATIENCE, written).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => {
-                warn!(error, "not ready: the record cannot be written");
+                if let Some(before) = self.failing.lock().try_log() {
+                    warn!(error, before, "not ready: the record cannot be written");
+                }
                 Some("the record cannot be written")
             }
             Err(_) => Some("the record cannot be written in time"),

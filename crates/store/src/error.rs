@@ -57,6 +57,12 @@ impl ErrorCause {
         }
         false
     }
+
+    /// Reports whether a database cannot be reached or does not answer.
+    fn is_of_silent_database(&self) -> bool {
+        let error: &(dyn Error + 'static) = &*self.error;
+        error.is::<ServerError>() || matches!(error.downcast_ref(), Some(DatabaseError::Unreachable { .. }))
+    }
 }
 
 impl fmt::Display for ErrorCause {
@@ -239,6 +245,21 @@ pub enum LogReadError {
     NoPartition(Partition),
 }
 
+impl LogReadError {
+    /// Reports whether the log is in a database that cannot be reached or does not answer.
+    pub fn is_of_silent_database(&self) -> bool {
+        match self {
+            Self::Io(cause) | Self::Unsettled(cause) => cause.is_of_silent_database(),
+            Self::Corrupt(_)
+            | Self::Content(_)
+            | Self::NoView(_)
+            | Self::BrokenView(_)
+            | Self::Closed
+            | Self::NoPartition(_) => false,
+        }
+    }
+}
+
 impl From<ErrorCause> for LogWriteError {
     fn from(cause: ErrorCause) -> Self {
         if cause.is_full() { Self::Full } else { Self::Io(cause) }
@@ -249,5 +270,30 @@ impl From<ErrorCause> for AppendError {
     /// Converts a failure before the commit: nothing was written.
     fn from(cause: ErrorCause) -> Self {
         if cause.is_full() { Self::Full } else { Self::Io(cause) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{DatabaseError, ErrorCause, LogReadError, ServerError};
+
+    #[test]
+    fn a_database_that_does_not_answer_differs_from_one_that_refuses() {
+        let server = || "db".to_owned();
+        let problem = || "refused".to_owned();
+        let unreachable = DatabaseError::Unreachable { server: server(), problem: problem() };
+        let failed = DatabaseError::Failed { server: server(), problem: problem(), full: false };
+        for (case, cause, want) in [
+            ("unreachable", ErrorCause::new(unreachable), true),
+            ("silent", ErrorCause::new(ServerError::new("the database did not answer")), true),
+            ("failed", ErrorCause::new(failed), false),
+            ("file", ErrorCause::new(io::Error::other("disk")), false),
+        ] {
+            assert_eq!(LogReadError::Io(cause.clone()).is_of_silent_database(), want, "{case}");
+            assert_eq!(LogReadError::Unsettled(cause).is_of_silent_database(), want, "{case}");
+        }
+        assert!(!LogReadError::Closed.is_of_silent_database());
     }
 }

@@ -11,6 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use countersign_core::id::Lsn;
+use countersign_http::read_failures::log_read_failure;
 use countersign_runtime::{
     FrameRing, OwnerHandle, ReleasedItem, RingFrame, RingGap, RingLimit, RingReader,
     store::{Log as _, LogReadError, Partition, StoredRecord},
@@ -115,7 +116,7 @@ async fn fill_ring(handle: OwnerHandle, view: ContentMode, ring: Weak<FeedRing>,
         filled = copy_events(&handle, view, &ring) => filled,
     };
     if let Err(error) = filled {
-        tracing::warn!(%error, "failed to read the record: closing all event streams");
+        log_read_failure(&error, "closed all event streams");
     }
     if let Some(ring) = ring.upgrade() {
         ring.frames.end();
@@ -211,7 +212,7 @@ impl EventFollower {
     }
 
     fn log_failure<T>(&self, read: Result<T, LogReadError>) -> Option<T> {
-        read.inspect_err(|error| tracing::warn!(%error, "failed to read the record: closing an event stream")).ok()
+        read.inspect_err(|error| log_read_failure(error, "closed an event stream")).ok()
     }
 }
 
