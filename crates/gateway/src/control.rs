@@ -4,6 +4,7 @@
 
 mod bound_socket;
 mod data_dir_lock;
+mod own_requests;
 mod proxied_call;
 mod socket;
 

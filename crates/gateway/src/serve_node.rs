@@ -135,8 +135,9 @@ pub async fn serve_node(
         state.clone(),
     )?;
     let (sockets, socket) = watch::channel(SocketTarget::Relay(opener.clone()));
+    let levels = Arc::clone(&options.levels);
     let control =
-        ControlSocket::open_switched(owned, socket, users).map_err(|problem| folder_error(&folder, problem))?;
+        ControlSocket::open_switched(owned, socket, users, levels).map_err(|problem| folder_error(&folder, problem))?;
     let (services, service) = watch::channel(PortService::relayed(Arc::new(opener.clone())));
     if let Some(few) = listen::few_descriptors_warning() {
         notice(&few);

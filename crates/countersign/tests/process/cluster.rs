@@ -160,6 +160,10 @@ fn any_node_answers_and_the_other_takes_over_from_one_that_is_killed() {
     assert!(reason.contains("does not serve the realm"), "{blocked:?}");
     let alive = second.http_client().get("/livez");
     assert_eq!((alive.status, alive.body.as_str()), (200, "alive\n"));
+    // A log is that of one process.
+    let level = cluster.run_at("b", &["log-level", "error,countersign=warn"])["level"].clone();
+    assert_ne!(cluster.run_at("a", &["log-level"])["level"], level);
+    assert_eq!(cluster.run_at("b", &["log-level", "warn"])["level"], "warn");
 
     let refused = cluster.place.run(&["serve", "--config", "a.yaml", "--data", "data-c"]);
     assert!(refused.code == Some(1) && refused.err.contains("another process is node a"), "{refused:?}");

@@ -39,6 +39,7 @@ use super::{
     ControlReply, Request, answer_request,
     bound_socket::{BoundSocket, PeerCheck},
     data_dir_lock::DataDirLock,
+    own_requests::{answer_level_request, level_reply, peek_level_request},
     proxied_call::ProxiedConnection,
 };
 use crate::{
@@ -82,11 +83,13 @@ impl ControlSocket {
     /// # Errors
     /// An error of the system.
     pub fn open(owned: DataDirLock, parts: SocketParts, others: Vec<u32>) -> std::io::Result<Self> {
+        let levels = Arc::clone(&parts.levels);
         let (_only, targets) = watch::channel(SocketTarget::Realm(parts));
-        Self::open_switched(owned, targets, others)
+        Self::open_switched(owned, targets, others, levels)
     }
 
-    /// Opens the socket of a node, which gives each connection to the target that is the newest then.
+    /// Opens the socket of a node, which gives each connection to the target that is the newest then. `levels` are those of this process,
+    /// which it changes itself.
     ///
     /// # Errors
     /// An error of the system.
@@ -94,6 +97,7 @@ impl ControlSocket {
         owned: DataDirLock,
         targets: watch::Receiver<SocketTarget>,
         others: Vec<u32>,
+        levels: Arc<LogLevels>,
     ) -> std::io::Result<Self> {
         let (bound, listener) = BoundSocket::bind(owned, others)?;
         let check = bound.peer_check();
@@ -115,13 +119,14 @@ impl ControlSocket {
                 let Some((stream, user, is_own_user)) = check.admit(stream) else { continue };
                 let Ok(local) = LocalPeer::from_stream(&stream) else { continue };
                 let (targets, check, pid) = (targets.clone(), check.clone(), local.pid());
+                let levels = Arc::clone(&levels);
                 tokio::spawn(async move {
                     let _place = place;
                     // Neither may it see the gates of others.
                     if !local.may_decide().await {
                         return check.refuse(stream, listen::peer::REFUSED_HERE).await;
                     }
-                    dispatch_connection(stream, (user, is_own_user, pid), targets, &check).await;
+                    dispatch_connection(stream, (user, is_own_user, pid), targets, &check, &levels).await;
                 });
             }
         });
@@ -137,10 +142,11 @@ impl Drop for ControlSocket {
 
 /// Serves a connection, or relays it. One that waits for another node gets the new target when that changes.
 async fn dispatch_connection(
-    stream: UnixStream,
+    mut stream: UnixStream,
     (user, is_own_user, pid): (u32, bool, Option<i32>),
     mut targets: watch::Receiver<SocketTarget>,
     check: &PeerCheck,
+    levels: &LogLevels,
 ) {
     loop {
         let target = targets.borrow_and_update().clone();
@@ -157,6 +163,27 @@ async fn dispatch_connection(
             }
             SocketTarget::Relay(opener) => opener,
         };
+        let peeked = tokio::select! {
+            peeked = tokio::time::timeout(SILENCE, peek_level_request(&stream)) => peeked,
+            () = next_target(&mut targets) => continue,
+        };
+        match peeked {
+            // The level is that of this process, not of the one that serves the realm.
+            Ok(Ok(Some(request))) => {
+                let refusal = match is_own_user {
+                    true if peer::is_guarded(pid).await => Some(peer::REFUSED_GUARDED),
+                    true => None,
+                    false => Some(LEVEL_OF_OWN_USER),
+                };
+                if answer_level_request(&mut stream, request, levels, refusal).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            Ok(Ok(None)) => {}
+            // It has gone, or says nothing.
+            Ok(Err(_)) | Err(_) => return,
+        }
         let client = TunnelClient::Socket { user, is_own_user, is_guarded: peer::is_guarded(pid).await };
         tokio::select! {
             opened = opener.open_soon(&client) => {
@@ -334,13 +361,8 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
                 Ok(()) => ControlReply::Ok(json!({})),
                 Err(problem) => ControlReply::Error(problem),
             },
-            Ok(Request::LogLevel { .. }) if !may_attach => {
-                ControlReply::Error("only the gateway's own user may change the log level".to_owned())
-            }
-            Ok(Request::LogLevel { level }) => match levels.change_levels(level.as_deref()) {
-                Ok(level) => ControlReply::Ok(json!({ "level": level })),
-                Err(why) => ControlReply::Error(why),
-            },
+            Ok(Request::LogLevel { .. }) if !may_attach => ControlReply::Error(LEVEL_OF_OWN_USER.to_owned()),
+            Ok(Request::LogLevel { level }) => level_reply(levels, level.as_deref()),
             Ok(Request::ReloadMcp { .. }) if !may_attach => {
                 ControlReply::Error("only the gateway's own user may approve MCP servers".to_owned())
             }
@@ -363,6 +385,9 @@ async fn serve_connection(stream: UnixStream, parts: &SocketParts, caller: &Sock
         write_reply(&mut writing, &answered).await?;
     }
 }
+
+/// Refusal of a request for the log level.
+const LEVEL_OF_OWN_USER: &str = "only the gateway's own user may change the log level";
 
 /// Refusal of a request that another node relays.
 const OTHER_MACHINE: &str = "this node of the cluster does not serve the realm, and the request is about files and processes of this \
