@@ -1,6 +1,10 @@
 //! Two nodes and one database, which the test starts itself. Skipped, and said so, where PostgreSQL is not installed.
 
-use std::{io::Write as _, path::Path, process::Stdio};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use countersign_testkit::process::{
     AGENT_TOKEN, GatewayFixture, GatewayOptions, GatewayServer, Latch,
@@ -363,36 +367,26 @@ fn a_node_serves_again_after_each_time_that_the_database_was_silent() {
     cluster.verify_record();
 }
 
-/// nginx, as docs/operations.md configures it. It ends with this value.
-struct NginxProxy {
+/// Load balancer before two nodes, as docs/operations.md configures it. It ends with this value.
+struct LoadBalancer {
     child: std::process::Child,
     address: String,
 }
 
-impl NginxProxy {
-    /// Starts it before the nodes at `addresses`; none where nginx is not installed.
-    #[allow(clippy::print_stderr, reason = "it says why the test does nothing")]
-    fn start(folder: &Path, addresses: [&str; 2]) -> Option<Self> {
-        let paths = std::env::var("PATH").unwrap_or_default();
-        let mut found = paths.split(':').chain(["/usr/sbin"]).map(|path| Path::new(path).join("nginx"));
-        let Some(program) = found.find(|path| path.exists()) else {
-            eprintln!("skipped: nginx is not installed");
-            return None;
-        };
-        let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md")).unwrap();
-        let (_, rest) = guide.split_once("```nginx\n").unwrap();
-        let (servers, _) = rest.split_once("```").unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut servers = servers.to_owned();
-        for (from, to) in [
-            ("10.0.0.5:8443", addresses[0]),
-            ("10.0.0.6:8443", addresses[1]),
-            ("https://countersign", "http://countersign"),
-            ("listen 443 ssl;", &format!("listen 127.0.0.1:{port};")),
-        ] {
-            assert!(servers.contains(from), "{servers}");
-            servers = servers.replace(from, to);
-        }
+impl LoadBalancer {
+    /// Starts nginx before the nodes at `addresses`; none where it is not installed.
+    fn start_nginx(folder: &Path, addresses: [&str; 2]) -> Option<Self> {
+        let program = installed_program("nginx")?;
+        let address = free_address();
+        let servers = guide_example(
+            "nginx",
+            [
+                ("10.0.0.5:8443", addresses[0]),
+                ("10.0.0.6:8443", addresses[1]),
+                ("https://countersign", "http://countersign"),
+                ("listen 443 ssl;", &format!("listen {address};")),
+            ],
+        );
         let file = folder.join("nginx.conf");
         let head = format!(
             "daemon off;\nmaster_process off;\npid {0}/nginx.pid;\nerror_log {0}/nginx.log;\nevents {{}}\n",
@@ -403,24 +397,85 @@ impl NginxProxy {
             .concat();
         std::fs::write(&file, format!("{head}http {{\naccess_log off;\n{temporary}{servers}}}\n")).unwrap();
         let child = std::process::Command::new(program).arg("-c").arg(&file).arg("-p").arg(folder).spawn().unwrap();
-        let address = format!("127.0.0.1:{port}");
-        while std::net::TcpStream::connect(&address).is_err() {}
-        Some(Self { child, address })
+        Some(Self { child, address }.wait_until_open())
+    }
+
+    /// Starts HAProxy before the nodes at `addresses`; none where it is not installed.
+    fn start_haproxy(folder: &Path, addresses: [&str; 2]) -> Option<Self> {
+        let program = installed_program("haproxy")?;
+        let address = free_address();
+        let backend = guide_example(
+            "haproxy",
+            [
+                ("10.0.0.5:8443", addresses[0]),
+                ("10.0.0.6:8443", addresses[1]),
+                (" ssl verify required ca-file /etc/countersign/nodes-ca.pem", ""),
+            ],
+        );
+        let file = folder.join("haproxy.cfg");
+        let head = format!(
+            "global\n    maxconn 256\ndefaults\n    mode http\n    timeout connect 5s\n    timeout client 1h\n\
+             frontend port\n    bind {address}\n    default_backend countersign\n"
+        );
+        std::fs::write(&file, head + &backend).unwrap();
+        let child = std::process::Command::new(program).args(["-db", "-q", "-f"]).arg(&file).spawn().unwrap();
+        Some(Self { child, address }.wait_until_open())
+    }
+
+    fn wait_until_open(self) -> Self {
+        while std::net::TcpStream::connect(&self.address).is_err() {}
+        self
     }
 }
 
-impl Drop for NginxProxy {
+impl Drop for LoadBalancer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
+/// Returns the path of a program, if it is installed.
+#[allow(clippy::print_stderr, reason = "it says why the test does nothing")]
+fn installed_program(name: &str) -> Option<PathBuf> {
+    let paths = std::env::var("PATH").unwrap_or_default();
+    let mut found = paths.split(':').chain(["/usr/sbin"]).map(|path| Path::new(path).join(name));
+    let program = found.find(|path| path.exists());
+    if program.is_none() {
+        eprintln!("skipped: {name} is not installed");
+    }
+    program
+}
+
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Returns the example of the guide in this language, with other texts in its place.
+fn guide_example<const COUNT: usize>(language: &str, changes: [(&str, &str); COUNT]) -> String {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md")).unwrap();
+    let (_, rest) = guide.split_once(&format!("```{language}\n")).unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    changes.into_iter().fold(example.to_owned(), |example, (from, to)| {
+        assert!(example.contains(from), "{example}");
+        example.replace(from, to)
+    })
+}
+
 #[test]
 fn clients_behind_nginx_go_on_at_the_other_node() {
+    check_load_balancer(LoadBalancer::start_nginx);
+}
+
+#[test]
+fn clients_behind_haproxy_go_on_at_the_other_node() {
+    check_load_balancer(LoadBalancer::start_haproxy);
+}
+
+fn check_load_balancer(start: impl FnOnce(&Path, [&str; 2]) -> Option<LoadBalancer>) {
     let Some(cluster) = ClusterFixture::create() else { return };
     let (first, second) = cluster.start_both();
-    let Some(proxy) = NginxProxy::start(&cluster.place.folder, [&first.address, &second.address]) else { return };
+    let Some(proxy) = start(&cluster.place.folder, [&first.address, &second.address]) else { return };
     let connect = || {
         let mut agent = AgentClient::connect_at(&proxy.address, &[]).unwrap();
         assert_eq!(agent.authenticate(AGENT_TOKEN)["result"]["status"], "authenticated");
