@@ -31,6 +31,11 @@ pub struct ClusterConfig {
 }
 
 impl ClusterConfig {
+    /// Returns true if other nodes reach this one over TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.advertise.starts_with("https://")
+    }
+
     /// Returns true if other nodes would send requests to this one in the clear over a network.
     pub fn is_plaintext(&self) -> bool {
         let Some(authority) = self.advertise.strip_prefix("http://") else { return false };
@@ -56,11 +61,13 @@ pub(super) fn read_cluster(root: &ConfigField<'_>, has_database: bool) -> Option
     if place.is_absent() || !place.check_mapping(&["name", "advertise", "secret", "lease", "ca_file"]) {
         return None;
     }
-    if !has_database {
+    // A database that is configured wrongly is reported there.
+    if !has_database && !place.notes.has_fault_in("storage") {
         place.report_refusal("needs the record in a database: set storage.type to 'postgres' and storage.url");
     }
     if root.at("gateway").has_key("health_port") || root.at("gateway").has_key("health_host") {
-        let second = root.at("gateway").at("health_port");
+        let gateway = root.at("gateway");
+        let second = gateway.at(if gateway.has_key("health_port") { "health_port" } else { "health_host" });
         second.report_refusal("a node of a cluster has one port: use /livez and /readyz there");
     }
     if root.at("on_shutdown").text().as_deref() == Some("deny") {

@@ -41,6 +41,12 @@ impl FileDiagnostics {
         self.problems.borrow_mut().push(ConfigProblem { file: self.file.clone(), line, key: key.to_owned(), fault });
     }
 
+    /// Reports whether a key of this section of the file has a problem, or the section itself.
+    pub(super) fn has_fault_in(&self, section: &str) -> bool {
+        let is_in = |key: &str| key.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.problems.borrow().iter().any(|problem| problem.file == self.file && is_in(&problem.key))
+    }
+
     /// Takes all problems. A key with nothing after it is among them once, in the words of the reader that needs a value there.
     pub(super) fn take_problems(&self) -> Vec<ConfigProblem> {
         let mut problems = self.problems.take();

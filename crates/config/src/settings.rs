@@ -306,6 +306,14 @@ pub enum BindError {
         "cluster.advertise is http and not a loopback address: set gateway.tls and an https URL, or use --insecure on a private network"
     )]
     PlaintextNodes,
+    /// Other nodes would speak TLS to a port without it.
+    #[error(
+        "cluster.advertise is https, but the port of this node has no TLS: set gateway.tls, or use --insecure if the URL is that of a TLS proxy"
+    )]
+    NodeWithoutTls,
+    /// Other nodes would send requests in the clear to a port with TLS.
+    #[error("cluster.advertise is http, but gateway.tls is set: write an https URL")]
+    NodeWithTls,
 }
 
 impl GatewayConfig {
@@ -326,9 +334,15 @@ impl Config {
     /// Decides whether the gateway may listen on its address.
     ///
     /// # Errors
-    /// [`BindError`] for an address that is not loopback, without a credential or without TLS and `--insecure`, and for nodes that would
-    /// send requests in the clear.
+    /// [`BindError`] for an address that is not loopback, without a credential or without TLS and `--insecure`, for nodes that would
+    /// send requests in the clear, and for a node that others cannot reach, because its URL has the wrong scheme.
     pub fn check_binding(&self) -> Result<(), BindError> {
+        let (is_tls, is_insecure) = (self.gateway.tls.is_some(), self.gateway.insecure);
+        match self.cluster.as_ref().map(ClusterConfig::is_tls) {
+            Some(true) if !is_tls && !is_insecure => return Err(BindError::NodeWithoutTls),
+            Some(false) if is_tls => return Err(BindError::NodeWithTls),
+            Some(_) | None => {}
+        }
         if !self.gateway.insecure && self.cluster.as_ref().is_some_and(ClusterConfig::is_plaintext) {
             return Err(BindError::PlaintextNodes);
         }

@@ -171,6 +171,11 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
         Some(plain @ BindError::Plaintext) if plain.to_string() == problem => {
             "give gateway.tls a certificate, listen on 127.0.0.1, or start `serve --insecure` behind a TLS proxy"
         }
+        Some(node @ (BindError::NodeWithoutTls | BindError::NodeWithTls | BindError::PlaintextNodes))
+            if node.to_string() == problem =>
+        {
+            "correct cluster.advertise or gateway.tls: `serve` does not start until this is fixed"
+        }
         Some(_) | None => "correct it: `serve` does not start until this is fixed",
     };
     let unusable = checkup::config_problems(config).into_iter();

@@ -206,6 +206,18 @@ fn what_is_wrong_is_named_with_file_line_and_key() {
             "config.yaml:1: cluster: needs the record in a database: set storage.type to 'postgres' and storage.url",
         ),
         (
+            "storage: { type: postgres }\ncluster: { name: a, advertise: 'https://a:1', secret: 0123456789abcdef }",
+            "config.yaml:1: storage.url: Missing required config",
+        ),
+        (
+            "storage: { type: mysql }\ncluster: { name: a, advertise: 'https://a:1', secret: 0123456789abcdef }",
+            "config.yaml:1: storage.type: Unsupported storage type: 'mysql'",
+        ),
+        (
+            "storage: { type: postgres, url: 'postgres://db/x' }\ngateway: { health_host: a }\ncluster: { name: a, advertise: 'https://a:1', secret: 0123456789abcdef }",
+            "config.yaml:2: gateway.health_host: a node of a cluster has one port",
+        ),
+        (
             "storage: { type: postgres, url: 'postgres://db/x' }\ncluster: { name: 'a b', advertise: 'https://a:1', secret: 0123456789abcdef }",
             "config.yaml:2: cluster.name: expected letters, digits, '-', '_' and '.', found 'a b'",
         ),

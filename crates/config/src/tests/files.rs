@@ -393,6 +393,30 @@ fn files_that_others_can_read_or_change_are_found() {
 }
 
 #[test]
+fn a_node_is_reached_with_the_scheme_of_its_port() {
+    let node = |gateway: &str, advertise: &str| {
+        format!(
+            "gateway: {{ {gateway} }}\nstorage: {{ type: postgres, url: 'postgres://db/x' }}\n\
+             cluster: {{ name: a, advertise: '{advertise}', secret: 0123456789abcdef }}"
+        )
+    };
+    let tls = "tls: { cert: c, key: k }";
+    for (gateway, advertise, insecure, want) in [
+        (tls, "https://10.0.0.5:8443", false, Ok(())),
+        ("port: 8443", "https://10.0.0.5:8443", false, Err(BindError::NodeWithoutTls)),
+        ("port: 8443", "https://node-a.example", true, Ok(())),
+        ("port: 8443", "http://127.0.0.1:8443", false, Ok(())),
+        ("port: 8443", "http://10.0.0.5:8443", false, Err(BindError::PlaintextNodes)),
+        ("port: 8443", "http://10.0.0.5:8443", true, Ok(())),
+        (tls, "http://127.0.0.1:8443", true, Err(BindError::NodeWithTls)),
+    ] {
+        let flags = ConfigFlags { insecure, ..ConfigFlags::default() };
+        let loaded = ConfigFixture::new(&node(gateway, advertise)).load_with(&flags, VARIABLES).unwrap();
+        assert_eq!(loaded.config.check_binding(), want, "{gateway} {advertise} {insecure}");
+    }
+}
+
+#[test]
 fn an_address_that_others_reach_needs_a_credential_and_tls() {
     let agent = "agent: { token: t }\n";
     let tls = "tls: { cert: c, key: k }";
