@@ -8,8 +8,9 @@ use countersign_config::{ClusterConfig, Config, logging::LogLevels};
 use countersign_http::listen::{self, ConnectionQuota, PortService, tunnel::TunnelKey};
 use countersign_runtime::store::{ClusterTables, DatabaseError, LeaseClaim, LogOpenError, NodeIdentity};
 use tokio::{
+    runtime::Handle,
     sync::{Notify, mpsc, watch},
-    task::JoinSet,
+    task::{JoinHandle, JoinSet, spawn_blocking},
     time::{Instant, sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -40,6 +41,9 @@ pub struct NodeOptions {
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// Time limit of leaving the cluster.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Time limit of closing a realm once a signal ends the process: a silent database must not keep it.
+const CLOSING: Duration = Duration::from_secs(10);
 
 /// Node that runs.
 struct ClusterNode {
@@ -225,7 +229,11 @@ impl ClusterNode {
             self.progress.send_modify(|progress| progress.abandoned = term);
             // Another node may have the lease as soon as it is given up.
             self.held.lose();
-            let released = timeout(self.identity.lease, self.tables.release(&self.identity, REALM)).await;
+            let released = tokio::select! {
+                released = timeout(self.identity.lease, self.tables.release(&self.identity, REALM)) => released,
+                // The node gives it up again when it leaves.
+                () = &mut stop => return Ok(()),
+            };
             if let Ok(Err(error)) = released {
                 tracing::warn!(%error, "the lease was not given up; it ends by itself, since it is not renewed");
             }
@@ -241,12 +249,29 @@ impl ClusterNode {
         reload: &mut mpsc::Receiver<()>,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> RealmEnd {
-        let realm = match self.open_realm(term).await {
-            Ok(realm) => realm,
-            Err(error) => {
-                (self.notice)(&format!("node {} cannot serve the realm {REALM}: {error}", self.identity.name));
-                return RealmEnd::Failed;
+        let failed = |error: ServeError| {
+            (self.notice)(&format!("node {} cannot serve the realm {REALM}: {error}", self.identity.name));
+            RealmEnd::Failed
+        };
+        let mut opening = match self.start_opening(term) {
+            Ok(opening) => opening,
+            Err(error) => return failed(error),
+        };
+        let opened = tokio::select! {
+            opened = &mut opening => opened,
+            () = &mut stop => {
+                match timeout(FAREWELL, opening).await {
+                    Ok(Ok(Ok(realm))) => self.close_in_time(term, realm.close(std::future::ready(()))).await,
+                    Ok(_) | Err(_) => self.abandon(term),
+                }
+                return RealmEnd::Stopped;
             }
+        };
+        let realm = match opened {
+            Ok(Ok(realm)) => realm,
+            Ok(Err(error)) => return failed(error),
+            // It panicked.
+            Err(_) => return RealmEnd::Failed,
         };
         let service = PortService::serving(realm.doors(), &self.quota, self.address.scheme == "https");
         self.services.send_replace(service.clone()).end();
@@ -274,11 +299,33 @@ impl ClusterNode {
         }
         self.services.send_replace(PortService::relayed(Arc::new(self.opener.clone()))).end();
         self.sockets.send_replace(SocketTarget::Relay(self.opener.clone()));
-        realm.close(async { service.closed().await }).await;
-        end
+        let mut closing = Box::pin(realm.close(async { service.closed().await }));
+        if !matches!(end, RealmEnd::Stopped) {
+            tokio::select! {
+                () = &mut closing => return end,
+                () = &mut stop => {}
+            }
+        }
+        self.close_in_time(term, closing).await;
+        RealmEnd::Stopped
     }
 
-    async fn open_realm(&self, term: u64) -> Result<GatewayRealm, ServeError> {
+    /// Waits until a realm is closed, but not without end: the process ends.
+    async fn close_in_time(&self, term: u64, closing: impl Future<Output = ()>) {
+        if timeout(CLOSING, closing).await.is_err() {
+            tracing::warn!("the realm was not closed in time; the next owner continues as after a crash");
+            self.abandon(term);
+        }
+    }
+
+    /// Gives up a realm that is not closed: no effect of it begins any more.
+    fn abandon(&self, term: u64) {
+        self.progress.send_modify(|progress| progress.abandoned = term);
+        self.held.lose();
+    }
+
+    /// Opens the realm on a thread of its own, since the opening of a record may block.
+    fn start_opening(&self, term: u64) -> Result<JoinHandle<Result<GatewayRealm, ServeError>>, ServeError> {
         let prepared = PreparedRealm::for_node(self.config.clone(), Arc::clone(&self.notice))?;
         let lease = LeaseClaim { realm: REALM.to_owned(), process: self.identity.process.clone(), term };
         let options = RealmOptions {
@@ -294,7 +341,8 @@ impl ClusterNode {
                 lease: self.held.clone(),
             }),
         };
-        GatewayRealm::open(prepared, options).await
+        let runtime = Handle::current();
+        Ok(spawn_blocking(move || runtime.block_on(GatewayRealm::open(prepared, options))))
     }
 
     fn database_error(&self, problem: DatabaseError) -> ServeError {

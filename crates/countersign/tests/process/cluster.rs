@@ -1,5 +1,7 @@
 //! Two nodes and one database, which the test starts itself. Skipped, and said so, where PostgreSQL is not installed.
 
+mod signals;
+
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
