@@ -21,6 +21,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
+    body::HttpBody as _,
     extract::{Request, State},
     http::{StatusCode, header},
     middleware::{Next, from_fn, from_fn_with_state},
@@ -247,10 +248,28 @@ async fn answer_health(State(handlers): State<Arc<PortHandlers>>) -> Response {
     (status, [("content-type", "application/json")], body).into_response()
 }
 
+impl PortHandlers {
+    /// Reports whether the node still holds the lease of the realm. A gateway that is alone needs none.
+    fn has_lease(&self) -> bool {
+        self.holds_lease.as_ref().is_none_or(|holds_lease| holds_lease())
+    }
+}
+
 /// Refuses requests to a node that was stopped for so long that another serves the realm by now.
 async fn check_lease(State(handlers): State<Arc<PortHandlers>>, request: Request, next: Next) -> Response {
-    if request.uri().path() == LIVEZ || handlers.holds_lease.as_ref().is_none_or(|holds_lease| holds_lease()) {
-        return next.run(request).await;
+    if request.uri().path() == LIVEZ || handlers.has_lease() {
+        let guest = request.extensions().get::<ConnectionInfo>().cloned();
+        let response = next.run(request).await;
+        // Every later event and message is checked when it is written.
+        let is_stream =
+            response.status() == StatusCode::SWITCHING_PROTOCOLS || response.body().size_hint().exact().is_none();
+        if let Some(guest) = guest
+            && is_stream
+            && handlers.holds_lease.is_some()
+        {
+            guest.patience.write_only_while(move || handlers.has_lease());
+        }
+        return response;
     }
     let text = "This node of the cluster does not serve the realm any more.\n";
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")], text).into_response()

@@ -1,10 +1,11 @@
-//! A connection that is given up when its client takes nothing of its response.
+//! A connection that is given up when its client takes nothing of its response, or when its node has lost the realm in the middle of a
+//! stream.
 
 use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -16,21 +17,47 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-/// Deadline of a connection whose client takes nothing.
-#[derive(Clone, Debug)]
+/// Reports whether the node holds the lease of the realm.
+type LeaseCheck = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Deadline of a connection whose client takes nothing, and the condition of its writes.
+#[derive(Clone)]
 pub(super) struct WriteDeadline {
     limit: Duration,
     is_endless: Arc<AtomicBool>,
+    holds_lease: Arc<OnceLock<LeaseCheck>>,
 }
 
 impl WriteDeadline {
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, is_endless: Arc::default() }
+        Self { limit, is_endless: Arc::default(), holds_lease: Arc::default() }
+    }
+
+    /// Ends the connection at the first write without the lease: a stream or WebSocket must not show the realm as it was before another
+    /// node took it.
+    pub(super) fn write_only_while(&self, holds_lease: impl Fn() -> bool + Send + Sync + 'static) {
+        // The first check is as good as any other: a connection has one realm.
+        let _ = self.holds_lease.set(Box::new(holds_lease));
+    }
+
+    fn check_lease(&self) -> io::Result<()> {
+        match self.holds_lease.get() {
+            Some(holds_lease) if !holds_lease() => {
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the node has lost the realm"))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Leaves the timeout to the caller: an adapter that knows better what it sends.
     pub(super) fn hand_over(&self) {
         self.is_endless.store(true, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for WriteDeadline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteDeadline").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 
@@ -73,6 +100,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.patience.check_lease()?;
         let attempt = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.apply_timeout(context, attempt)
     }
@@ -82,6 +110,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.patience.check_lease()?;
         let attempt = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
         self.apply_timeout(context, attempt)
     }
@@ -98,5 +127,37 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let attempt = Pin::new(&mut self.stream).poll_shutdown(context);
         self.apply_timeout(context, attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        time::Duration,
+    };
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::{WriteDeadline, WriteTimeout};
+
+    #[tokio::test]
+    async fn a_stream_of_a_node_without_its_lease_ends_before_its_next_byte() {
+        let (mut client, server) = duplex(64);
+        let patience = WriteDeadline::new(Duration::from_secs(1));
+        let mut server = WriteTimeout::new(server, patience.clone());
+        let held = Arc::new(AtomicBool::new(true));
+        let shown = Arc::clone(&held);
+        patience.write_only_while(move || shown.load(Ordering::Relaxed));
+        server.write_all(b"before").await.unwrap();
+        held.store(false, Ordering::Relaxed);
+        assert_eq!(server.write_all(b"after").await.unwrap_err().kind(), std::io::ErrorKind::ConnectionAborted);
+        drop(server);
+        let mut seen = String::new();
+        client.read_to_string(&mut seen).await.unwrap();
+        assert_eq!(seen, "before");
     }
 }
