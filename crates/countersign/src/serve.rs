@@ -5,7 +5,7 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
 use countersign_config as config;
 use countersign_config::{Config, ConfigFlags, LoadedConfig};
 use countersign_gateway::{
-    self as gateway, GatewayRealm, NodeOptions, ServeError, control::AcpOptions, serve_node, serve_realms,
+    self as gateway, GatewayRealm, NodeOptions, NoticeLevel, ServeError, control::AcpOptions, serve_node, serve_realms,
 };
 use countersign_tools::exec;
 use countersign_view::shell_quote;
@@ -71,7 +71,10 @@ fn run_gateway(loaded: LoadedConfig, line: HostLine) -> anyhow::Result<ExitCode>
         let _outgrown = signal(SignalKind::from_raw(nix::libc::SIGXFSZ));
         tokio::spawn(hang_ups(tell));
         tokio::spawn(exec::reap());
-        let notice = |text: &str| tracing::warn!("{text}");
+        let notice = |level: NoticeLevel, text: &str| match level {
+            NoticeLevel::Info => tracing::info!("{text}"),
+            NoticeLevel::Warning => tracing::warn!("{text}"),
+        };
         let (tell_armed, armed) = oneshot::channel();
         let (tell_gone, gone) = oneshot::channel();
         if let Some(cluster) = loaded.config.cluster.clone() {

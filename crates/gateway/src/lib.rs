@@ -27,7 +27,7 @@ mod websockets;
 pub use cluster::{HeldLease, REALM};
 pub use platform::{OpenRecord, Platform};
 pub use port::PortAddress;
-pub use realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmNode, RealmOptions};
+pub use realm::{GatewayRealm, NoticeFn, NoticeLevel, PreparedRealm, RealmNode, RealmOptions};
 pub use serve::serve;
 pub use serve_error::ServeError;
 pub use serve_node::{NodeOptions, serve_node};

@@ -46,7 +46,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 pub use options::{RealmNode, RealmOptions};
 pub(crate) use prepared::folder_error;
-pub use prepared::{NoticeFn, PreparedRealm};
+pub use prepared::{NoticeFn, NoticeLevel, PreparedRealm};
 use routes::RouteParts;
 
 use crate::{
@@ -366,21 +366,25 @@ impl GatewayRealm {
     pub async fn reload(&self) {
         // Before the tools are offered, and after it for servers that were revoked.
         if let Err(error) = apply_outside_changes(&self.handle, &self.mcp_tools).await {
-            (self.notice)(&format!("the approvals of MCP servers were not applied: {error}"));
+            self.warn(&format!("the approvals of MCP servers were not applied: {error}"));
         }
         self.mcp_tools.reload_in_background().await;
         if let Err(error) = apply_outside_changes(&self.handle, &self.mcp_tools).await {
-            (self.notice)(&format!("the approvals of MCP servers were not applied: {error}"));
+            self.warn(&format!("the approvals of MCP servers were not applied: {error}"));
         }
         match self.rules_file.reload(None).await {
             Ok(warnings) => {
-                warnings.iter().for_each(|warning| (self.notice)(warning));
-                (self.notice)("the rules were reloaded and are in force");
+                warnings.iter().for_each(|warning| self.warn(warning));
+                (self.notice)(NoticeLevel::Info, "the rules were reloaded and are in force");
             }
             Err(problem) => {
-                (self.notice)(&format!("the rules were not loaded, and the previous rules stay in force: {problem}"));
+                self.warn(&format!("the rules were not loaded, and the previous rules stay in force: {problem}"));
             }
         }
+    }
+
+    fn warn(&self, text: &str) {
+        (self.notice)(NoticeLevel::Warning, text);
     }
 
     /// Waits until its owner has ended: its record cannot be worked with any more.
@@ -423,7 +427,7 @@ impl GatewayRealm {
         if config.on_shutdown == OnShutdown::Deny {
             // A record that cannot be written must not keep the process: pending gates then wait for the next.
             if tokio::time::timeout(FAREWELL, deny_what_waits(&handle)).await.is_err() {
-                notice("pending approvals could not be denied in time; they stay pending");
+                notice(NoticeLevel::Warning, "pending approvals could not be denied in time; they stay pending");
             }
         }
         if let Some(telegram) = telegram {

@@ -10,7 +10,7 @@ use crate::{
     error_hints::in_use,
     platform::Platform,
     port::{PortAddress, resolve_address},
-    realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmOptions},
+    realm::{GatewayRealm, NoticeFn, NoticeLevel, PreparedRealm, RealmOptions},
     serve_error::ServeError,
     traces::TraceDestination,
 };
@@ -23,7 +23,7 @@ use crate::{
 pub async fn serve(
     config: Config,
     platform: Platform,
-    notice: impl Fn(&str) + Send + Sync + 'static,
+    notice: impl Fn(NoticeLevel, &str) + Send + Sync + 'static,
     ready: impl FnOnce(&GatewayRealm),
     mut reload: mpsc::Receiver<()>,
     levels: LogLevels,
@@ -48,7 +48,7 @@ pub async fn serve(
 
     let mut serving = JoinSet::new();
     if let Some(few) = listen::few_descriptors_warning() {
-        notice(&few);
+        notice(NoticeLevel::Warning, &few);
     }
     let most = usize::try_from(realm.config().limits.max_connections).unwrap_or(usize::MAX);
     let mut places = ConnectionQuota::of_this_process(most);

@@ -20,7 +20,7 @@ use crate::{
     control::{ControlSocket, DataDirLock, SocketTarget},
     platform::Platform,
     port::PortAddress,
-    realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmNode, RealmOptions, folder_error},
+    realm::{GatewayRealm, NoticeFn, NoticeLevel, PreparedRealm, RealmNode, RealmOptions, folder_error},
     serve::bind_port,
     serve_error::ServeError,
     traces::TraceDestination,
@@ -84,7 +84,7 @@ pub async fn serve_node(
     config: Config,
     cluster: ClusterConfig,
     options: NodeOptions,
-    notice: impl Fn(&str) + Send + Sync + 'static,
+    notice: impl Fn(NoticeLevel, &str) + Send + Sync + 'static,
     ready: impl FnOnce(&str),
     mut reload: mpsc::Receiver<()>,
     stop: impl Future<Output = ()>,
@@ -144,7 +144,7 @@ pub async fn serve_node(
         ControlSocket::open_switched(owned, socket, users, levels).map_err(|problem| folder_error(&folder, problem))?;
     let (services, service) = watch::channel(PortService::relayed(Arc::new(opener.clone())));
     if let Some(few) = listen::few_descriptors_warning() {
-        notice(&few);
+        notice(NoticeLevel::Warning, &few);
     }
     let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
     let quota = ConnectionQuota::of_this_process(most);
@@ -250,7 +250,8 @@ impl ClusterNode {
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> RealmEnd {
         let failed = |error: ServeError| {
-            (self.notice)(&format!("node {} cannot serve the realm {REALM}: {error}", self.identity.name));
+            let text = format!("node {} cannot serve the realm {REALM}: {error}", self.identity.name);
+            (self.notice)(NoticeLevel::Warning, &text);
             RealmEnd::Failed
         };
         let mut opening = match self.start_opening(term) {
@@ -381,8 +382,8 @@ async fn announce_owner(mut state: watch::Receiver<NodeState>, notice: NoticeFn)
         let owner = state.borrow_and_update().owner.as_ref().map(|owner| owner.name.clone());
         if owner != named {
             match &owner {
-                Some(owner) => notice(&format!("node {owner} serves the realm {REALM}")),
-                None => notice(&format!("no node serves the realm {REALM}")),
+                Some(owner) => notice(NoticeLevel::Info, &format!("node {owner} serves the realm {REALM}")),
+                None => notice(NoticeLevel::Warning, &format!("no node serves the realm {REALM}")),
             }
             named = owner;
         }

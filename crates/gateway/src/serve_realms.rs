@@ -14,7 +14,7 @@ use tokio::{
 use crate::{
     platform::Platform,
     port::PortAddress,
-    realm::{GatewayRealm, NoticeFn, PreparedRealm, RealmOptions},
+    realm::{GatewayRealm, NoticeFn, NoticeLevel, PreparedRealm, RealmOptions},
     serve::{bind_address, bind_health},
     serve_error::ServeError,
     traces::TraceDestination,
@@ -50,7 +50,7 @@ struct RealmProcess {
 pub async fn serve_realms(
     config: Config,
     program: PathBuf,
-    notice: impl Fn(&str) + Send + Sync + 'static,
+    notice: impl Fn(NoticeLevel, &str) + Send + Sync + 'static,
     ready: impl FnOnce(&str),
     mut reload: mpsc::Receiver<()>,
     levels: LogLevels,
@@ -71,7 +71,7 @@ pub async fn serve_realms(
     let health = bind_health(&config)?;
     let address = PortAddress::of_port(&port)?;
     if let Some(few) = listen::few_descriptors_warning() {
-        notice(&few);
+        notice(NoticeLevel::Warning, &few);
     }
     let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
     let quota = ConnectionQuota::of_this_process(most);
@@ -168,7 +168,7 @@ impl RealmProcess {
                 let mut closed = self.port_closed.clone();
                 return realm.close(async move { drop(closed.wait_for(|closed| *closed).await) }).await;
             }
-            notice("its record could not be worked with any more; it is opened again");
+            notice(NoticeLevel::Warning, "its record could not be worked with any more; it is opened again");
             self.routes.close_realm(name);
             realm.close(std::future::ready(())).await;
             let Some(again) = self.reopen(&config, &notice).await else { return };
@@ -208,10 +208,10 @@ impl RealmProcess {
             };
             match opened {
                 Ok(realm) => {
-                    notice("it is open again");
+                    notice(NoticeLevel::Info, "it is open again");
                     return Some(realm);
                 }
-                Err(problem) => notice(&format!("it could not be opened again: {problem}")),
+                Err(problem) => notice(NoticeLevel::Warning, &format!("it could not be opened again: {problem}")),
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
@@ -231,5 +231,5 @@ fn of_realm(name: &str, problem: ServeError) -> ServeError {
 /// Returns the callback for notices of one realm.
 fn realm_notice(name: &str, notice: &NoticeFn) -> NoticeFn {
     let (name, notice) = (name.to_owned(), Arc::clone(notice));
-    Arc::new(move |text| notice(&format!("realm {name}: {text}")))
+    Arc::new(move |level, text| notice(level, &format!("realm {name}: {text}")))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_runtime::OwnerHandle;
 
-use crate::serve_error::ServeError;
+use crate::{realm::NoticeLevel, serve_error::ServeError};
 
 /// Collector of traces that the environment names.
 #[derive(Default)]
@@ -19,7 +19,7 @@ impl TraceDestination {
     /// # Errors
     /// [`ServeError::Traces`] in programs that have traces: a variable has no meaning.
     #[cfg(feature = "otlp")]
-    pub fn from_environment(_notice: &(dyn Fn(&str) + Send + Sync)) -> Result<Self, ServeError> {
+    pub fn from_environment(_notice: &(dyn Fn(NoticeLevel, &str) + Send + Sync)) -> Result<Self, ServeError> {
         Ok(Self { named: countersign_otlp::TraceCollector::from_environment()? })
     }
 
@@ -29,12 +29,13 @@ impl TraceDestination {
     /// `ServeError::Traces` in programs that have traces: a variable has no meaning.
     #[cfg(not(feature = "otlp"))]
     #[allow(clippy::unnecessary_wraps, reason = "with traces it can fail")]
-    pub fn from_environment(notice: &(dyn Fn(&str) + Send + Sync)) -> Result<Self, ServeError> {
+    pub fn from_environment(notice: &(dyn Fn(NoticeLevel, &str) + Send + Sync)) -> Result<Self, ServeError> {
         if let Some(name) = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
             .iter()
             .find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
         {
-            notice(&format!("{name} is set, but this program was built without trace export: no traces are sent"));
+            let text = format!("{name} is set, but this program was built without trace export: no traces are sent");
+            notice(NoticeLevel::Warning, &text);
         }
         Ok(Self {})
     }

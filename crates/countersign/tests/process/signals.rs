@@ -75,6 +75,7 @@ fn with_on_shutdown_deny_sigterm_denies_pending_gates_and_agents_may_request_aga
 fn sighup_brings_new_rules_into_force_and_a_bad_file_leaves_those_of_before() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
+    assert_eq!(place.run_as_person(&["log-level", "info"]).code, Some(0));
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     assert_eq!(agent.call_tool(1, "look", json!({ "thing": "a" }))["status"], "executed");
     place.write_file("permissions.yaml", "defaults: [ { pattern: \"look*\", action: deny } ]\n");
@@ -85,6 +86,10 @@ fn sighup_brings_new_rules_into_force_and_a_bad_file_leaves_those_of_before() {
     gateway.send_signal(Signal::SIGHUP);
     gateway.wait_for_log("the previous rules stay in force");
     gateway.wait_for_log("permissions.yaml");
+    let log = gateway.log_text();
+    for (text, level) in [("are in force", " INFO "), ("stay in force", " WARN ")] {
+        assert!(log.lines().any(|line| line.contains(text) && line.contains(level)), "{log}");
+    }
     assert_eq!(agent.call_tool(3, "look", json!({ "thing": "a" }))["code"], -32003);
     assert_eq!(place.service.request_count("/look/a"), 1);
 }
@@ -109,6 +114,7 @@ fn rules_whose_file_is_gone_stay_in_force_and_one_that_is_named_has_to_be_there(
 fn rules_that_came_after_the_request_still_deny() {
     let place = GatewayFixture::new();
     let gateway = GatewayServer::start(&place);
+    assert_eq!(place.run_as_person(&["log-level", "info"]).code, Some(0));
     let mut agent = AgentClient::connect_authenticated(&gateway, AGENT_TOKEN);
     agent.request_tool(1, "turn", json!({ "thing": "door" }));
     let gate = place.wait_gate();

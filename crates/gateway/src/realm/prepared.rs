@@ -20,8 +20,17 @@ use crate::{
     adapter::GsvTools, control::DataDirLock, error_hints::no_folder, run_environment, serve_error::ServeError,
 };
 
+/// Severity of a notice to users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeLevel {
+    /// As it should be.
+    Info,
+    /// Something that a user should look at.
+    Warning,
+}
+
 /// Callback for notices to users.
-pub type NoticeFn = Arc<dyn Fn(&str) + Send + Sync>;
+pub type NoticeFn = Arc<dyn Fn(NoticeLevel, &str) + Send + Sync>;
 
 /// A realm that can be opened: its settings are checked, and its data directory is locked.
 ///
@@ -68,7 +77,7 @@ impl PreparedRealm {
         let agents = agent_gate::Settings { secrets: secrets.clone(), ..run_environment::agent_gate_settings(&config) };
         let tool_inventory = ToolInventory::from_config(&config, agents.tools.services(), Arc::new(GsvTools));
         let loaded = rules::load_rules(&config.permissions, &tool_inventory)?;
-        loaded.start_warnings().iter().for_each(|warning| notice(warning));
+        loaded.start_warnings().iter().for_each(|warning| notice(NoticeLevel::Warning, warning));
         let tls = config.gateway.tls.as_ref().map(|tls| listen::load_tls(&tls.cert, &tls.key)).transpose()?;
         let services =
             Arc::new(ServiceClient::new(run_environment::service_definitions(&config))?.with_secrets(secrets.clone()));

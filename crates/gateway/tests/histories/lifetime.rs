@@ -119,7 +119,7 @@ pub(crate) async fn start(log: MemoryLog, world: &HistoryFixture, tell: oneshot:
         let _never = never;
         let ready = |realm: &gateway::GatewayRealm| drop(tell_ready.send(realm.url().to_owned()));
         let levels = LogLevels::new(|_| Ok("info".to_owned()));
-        gateway::serve(loaded.config, platform, |_| {}, ready, reload, levels, ended.map(drop)).await
+        gateway::serve(loaded.config, platform, |_, _| {}, ready, reload, levels, ended.map(drop)).await
     };
     RunningGateway { serving: tokio::spawn(serving), ready, end, clock }
 }

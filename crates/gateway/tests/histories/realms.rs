@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use countersign_config::{self as config, ConfigFlags, logging::LogLevels};
 use countersign_gateway::{
-    GatewayRealm, Platform, PortAddress, PreparedRealm, RealmOptions, TraceDestination, control::FILE,
+    GatewayRealm, NoticeLevel, Platform, PortAddress, PreparedRealm, RealmOptions, TraceDestination, control::FILE,
 };
 use countersign_http::listen::{BoundPort, ConnectionQuota};
 use countersign_runtime::{
@@ -51,7 +51,7 @@ impl ServedRealm {
         write_rules(&folder, action);
         let loaded =
             config::load_config(Some(&folder.path().join("config.yaml")), &ConfigFlags::default(), &|_| None).unwrap();
-        let prepared = PreparedRealm::new(loaded.config, Arc::new(|_: &str| {})).unwrap();
+        let prepared = PreparedRealm::new(loaded.config, Arc::new(|_: NoticeLevel, _: &str| {})).unwrap();
         let port = BoundPort::bind(SocketAddr::from(([127, 0, 0, 1], 0)), prepared.tls()).unwrap();
         let address = PortAddress::of_port(&port).unwrap();
         let platform = Platform {
