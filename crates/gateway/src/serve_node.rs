@@ -143,11 +143,11 @@ pub async fn serve_node(
     let control =
         ControlSocket::open_switched(owned, socket, users, levels).map_err(|problem| folder_error(&folder, problem))?;
     let (services, service) = watch::channel(PortService::relayed(Arc::new(opener.clone())));
-    if let Some(few) = listen::few_descriptors_warning() {
+    if let Some(few) = listen::few_descriptors_warning_of_node() {
         notice(NoticeLevel::Warning, &few);
     }
     let most = usize::try_from(config.limits.max_connections).unwrap_or(usize::MAX);
-    let quota = ConnectionQuota::of_this_process(most);
+    let quota = ConnectionQuota::of_node(most);
     let url = address.url(&config.gateway.host);
     let (closing, mut closes) = watch::channel(false);
     let mut tasks = JoinSet::new();

@@ -37,7 +37,7 @@ use tokio::{
 
 pub use accept::ConnectionInfo;
 pub use connection_limiter::ConnectionPermit;
-pub use connection_quota::{ConnectionQuota, few_descriptors_warning};
+pub use connection_quota::{ConnectionQuota, few_descriptors_warning, few_descriptors_warning_of_node};
 pub use guard::{AllowedHosts, FOREIGN};
 use port_service::ConnectionTarget;
 pub use port_service::{ConnectionRelay, PortService, PortStream, RelayedConnection};

@@ -10,10 +10,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const OWN: usize = 40;
 /// The most that is set aside, and the most that is kept for connections that were sent away and have not left yet.
 const MOST_ASIDE: usize = 96;
+/// Descriptors of a connection that is served here.
+const SERVED: usize = 1;
+/// Descriptors of a connection at a node of a cluster, which may have to relay it: those of the client and of the tunnel.
+const RELAYED: usize = 2;
 /// Below so many descriptors few can be served at once.
 const FEW: usize = 1000;
 
-/// Quota of connections: places for those who stay, and a descriptor for each that is open still.
+/// Quota of connections: places for those who stay, and the descriptors of each that is open still.
 #[derive(Clone, Debug)]
 pub struct ConnectionQuota {
     descriptors: Arc<Semaphore>,
@@ -43,11 +47,17 @@ impl QuotaLimit {
 impl ConnectionQuota {
     /// Makes a quota for at most `most` connections that stay, of a process with as many descriptors as the system lets this one have.
     pub fn of_this_process(most: usize) -> Self {
-        Self::for_descriptors(descriptor_limit(), most)
+        Self::for_descriptors(descriptor_limit(), most, SERVED)
     }
 
-    fn for_descriptors(allowed: usize, most: usize) -> Self {
-        let room = allowed.saturating_sub((OWN + allowed / 32).min(MOST_ASIDE)).min(Semaphore::MAX_PERMITS);
+    /// Makes the same quota for a node of a cluster. Each connection counts as one that is relayed.
+    pub fn of_node(most: usize) -> Self {
+        Self::for_descriptors(descriptor_limit(), most, RELAYED)
+    }
+
+    fn for_descriptors(allowed: usize, most: usize, per_connection: usize) -> Self {
+        let room = allowed.saturating_sub((OWN + allowed / 32).min(MOST_ASIDE)) / per_connection;
+        let room = room.min(Semaphore::MAX_PERMITS);
         // A closed connection takes a moment to leave, and meanwhile another has its place.
         let stay = (room - (room / 4).min(MOST_ASIDE)).max(1);
         let (most, limit) = if most <= stay { (most, QuotaLimit::Configured) } else { (stay, QuotaLimit::Descriptors) };
@@ -71,12 +81,12 @@ impl ConnectionQuota {
         self.limit
     }
 
-    /// Waits for a descriptor.
+    /// Waits for the descriptors of a connection.
     pub(super) async fn acquire_descriptor(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.descriptors).acquire_owned().await.ok()
     }
 
-    /// Takes a descriptor, if there is one now.
+    /// Takes the descriptors of a connection, if there are enough now.
     pub(super) fn try_acquire_descriptor(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.descriptors).try_acquire_owned().ok()
     }
@@ -84,9 +94,18 @@ impl ConnectionQuota {
 
 /// Returns a warning for the start if this process may have few descriptors.
 pub fn few_descriptors_warning() -> Option<String> {
+    few_warning(SERVED)
+}
+
+/// Returns the same warning for a node of a cluster.
+pub fn few_descriptors_warning_of_node() -> Option<String> {
+    few_warning(RELAYED)
+}
+
+fn few_warning(per_connection: usize) -> Option<String> {
     let allowed = descriptor_limit();
     (allowed < FEW).then(|| {
-        let most = ConnectionQuota::for_descriptors(allowed, usize::MAX).most;
+        let most = ConnectionQuota::for_descriptors(allowed, usize::MAX, per_connection).most;
         format!(
             "the limit of {allowed} file descriptors allows {most} connections at once; raise `ulimit -n`, or LimitNOFILE of the unit"
         )
@@ -101,7 +120,7 @@ fn descriptor_limit() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionQuota, QuotaLimit};
+    use super::{ConnectionQuota, QuotaLimit, RELAYED, SERVED};
 
     #[test]
     fn what_the_gateway_needs_itself_is_set_aside_from_its_descriptors() {
@@ -114,25 +133,33 @@ mod tests {
             (1024, 5, 952, 5, QuotaLimit::Configured),
             (30, 20_000, 0, 1, QuotaLimit::Descriptors),
         ] {
-            let rooms = ConnectionQuota::for_descriptors(allowed, most);
+            let rooms = ConnectionQuota::for_descriptors(allowed, most, SERVED);
             assert_eq!(
                 (rooms.descriptors.available_permits(), rooms.most, rooms.limit),
                 (want, stay, limit),
                 "{allowed}"
             );
         }
-        let unbounded = ConnectionQuota::for_descriptors(usize::MAX, 20_000);
+        let unbounded = ConnectionQuota::for_descriptors(usize::MAX, 20_000, SERVED);
         assert_eq!((unbounded.most, unbounded.limit), (20_000, QuotaLimit::Configured));
     }
 
     #[test]
+    fn a_connection_of_a_node_counts_with_the_tunnel_that_it_may_need() {
+        let alone = ConnectionQuota::for_descriptors(1024, 20_000, SERVED);
+        let node = ConnectionQuota::for_descriptors(1024, 20_000, RELAYED);
+        assert_eq!((alone.descriptors.available_permits(), alone.most), (952, 856));
+        assert_eq!((node.descriptors.available_permits(), node.most), (476, 380));
+    }
+
+    #[test]
     fn another_port_shares_the_descriptors_and_has_places_of_its_own() {
-        let (rest, aside) = ConnectionQuota::for_descriptors(128, 20_000).split_off(64);
+        let (rest, aside) = ConnectionQuota::for_descriptors(128, 20_000, SERVED).split_off(64);
         assert_eq!((rest.most, aside.most), (48, 15));
         let held = rest.try_acquire_descriptor().unwrap();
         assert_eq!(aside.descriptors.available_permits(), 83);
         drop(held);
-        let (rest, aside) = ConnectionQuota::for_descriptors(20_000, 1000).split_off(64);
+        let (rest, aside) = ConnectionQuota::for_descriptors(20_000, 1000, SERVED).split_off(64);
         assert_eq!((rest.most, aside.most), (936, 64));
     }
 }
