@@ -2,6 +2,7 @@
 //!
 //! It changes nothing, and a check that cannot be made is a finding too.
 
+mod cluster;
 mod database;
 mod mcp;
 mod record;
@@ -27,6 +28,7 @@ use countersign_runtime::{
         sandbox::{NetworkAccess, OnMissingKernel},
     },
 };
+use countersign_store::NodeRow;
 use countersign_view::{LineMode, escape};
 use serde::Serialize;
 use serde_json::json;
@@ -204,7 +206,9 @@ fn check_configuration(file: Option<&Path>, LoadedConfig { config, warnings }: &
         checks.push(DoctorCheck::ok("files", "no secret or rule is exposed to other users"));
     }
     checks.extend(servers::check_servers(config));
-    checks.extend(check_port(config));
+    let cluster = cluster::check_cluster(config);
+    checks.extend(cluster.checks);
+    checks.extend(check_port(config, cluster.own_node.as_ref()));
     checks
 }
 
@@ -321,18 +325,26 @@ fn check_traces() -> Option<DoctorCheck> {
     }
 }
 
-/// Checks whether the address is free, or taken by the running gateway.
-fn check_port(config: &Config) -> Option<DoctorCheck> {
+/// Checks whether the address is free, or taken by the running gateway. `own_node` is this node of a cluster, if it is alive.
+fn check_port(config: &Config, own_node: Option<&NodeRow>) -> Option<DoctorCheck> {
     let shown = format!("{}:{}", config.gateway.host, config.gateway.port);
     match ControlClient::connect(&config.storage.folder) {
         Some(_) => None,
         None if config.gateway.port == 0 => None,
-        None => Some(match checkup::check_port(config) {
-            Ok(()) => DoctorCheck::ok("address", format!("{shown} is free")),
-            Err(problem) => DoctorCheck::fix(
+        None => Some(match (checkup::check_port(config), own_node) {
+            (Ok(()), _) => DoctorCheck::ok("address", format!("{shown} is free")),
+            (Err(_), Some(node)) => {
+                let name = &node.name;
+                DoctorCheck::note(
+                    "address",
+                    format!("{shown} is in use, and node {name} runs; pass its data directory with --data to check it"),
+                )
+            }
+            (Err(problem), None) => DoctorCheck::fix(
                 "address",
                 problem,
-                "stop the program that listens there, or choose another gateway.host or gateway.port",
+                "stop the program that listens there, or choose another gateway.host or gateway.port; if it is a gateway, pass its data \
+                 directory with --data",
             ),
         }),
     }

@@ -22,6 +22,7 @@ use countersign_runtime::{
 use countersign_telegram::{self as telegram, BotCheck, BotCheckError};
 use secrecy::ExposeSecret as _;
 
+pub use crate::cluster::{NodeReach, check_node};
 use crate::{adapter::GsvTools, mcp_tools, port::resolve_address, run_environment, serve_error::ServeError};
 
 /// Longest wait for a bot.

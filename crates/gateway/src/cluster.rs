@@ -5,6 +5,7 @@
 mod held_lease;
 mod lease_book;
 mod lease_keeper;
+mod node_check;
 mod read_ahead;
 mod relay;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod simulation;
 
 pub use held_lease::HeldLease;
 pub(crate) use lease_keeper::{LeaseKeeper, NodeRole, NodeState, RealmProgress};
+pub use node_check::{NodeReach, check_node};
 pub(crate) use relay::TunnelOpener;
 
 /// The only realm of a node.

@@ -29,7 +29,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Longest wait of a client for a node that serves the realm.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Time limit of opening a tunnel.
-const OPENING: Duration = Duration::from_secs(3);
+pub(super) const OPENING: Duration = Duration::from_secs(3);
 /// Pause after a tunnel could not be opened.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time for which a client may stay after the owner has ended the connection.
@@ -141,16 +141,23 @@ impl TunnelOpener {
         }
     }
 
-    async fn open_to(&self, owner: &OwnerNode, client: &TunnelClient) -> io::Result<reqwest::Upgraded> {
-        let response = self
+    /// Requests a tunnel, and returns the answer of the node.
+    pub(super) async fn request_tunnel(
+        &self,
+        owner: &OwnerNode,
+        client: &TunnelClient,
+    ) -> io::Result<reqwest::Response> {
+        let request = self
             .client
             .get(format!("{}{}", owner.url, tunnel::PATH))
             .header(header::CONNECTION, "upgrade")
             .header(header::UPGRADE, tunnel::PROTOCOL)
-            .header(tunnel::HEADER, self.key.sign(&owner.process, client))
-            .send()
-            .await
-            .map_err(io::Error::other)?;
+            .header(tunnel::HEADER, self.key.sign(&owner.process, client));
+        request.send().await.map_err(io::Error::other)
+    }
+
+    async fn open_to(&self, owner: &OwnerNode, client: &TunnelClient) -> io::Result<reqwest::Upgraded> {
+        let response = self.request_tunnel(owner, client).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let hint =
                 if response.status() == StatusCode::FORBIDDEN { ": is its cluster.secret the same?" } else { "" };
@@ -237,7 +244,7 @@ impl ConnectionRelay for TunnelOpener {
 }
 
 /// Returns the text of an error with its causes.
-fn cause_text(error: &io::Error) -> String {
+pub(super) fn cause_text(error: &io::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.get_ref().and_then(|inner| std::error::Error::source(inner));
     while let Some(cause) = next {

@@ -287,6 +287,15 @@ impl ClusterTables {
         Ok(ClusterRows { nodes: nodes.iter().map(node_row).collect(), leases: leases.iter().map(lease_row).collect() })
     }
 
+    /// Returns the time of the database's clock, since 1970.
+    ///
+    /// # Errors
+    /// [`DatabaseError`]
+    pub async fn time(&self) -> Result<Duration, DatabaseError> {
+        let rows = self.query("SELECT extract(epoch FROM clock_timestamp())::float8", &[]).await?;
+        Ok(rows.first().map_or(Duration::ZERO, |row| span(row.get(0))))
+    }
+
     /// Returns hosts, ports and name of the database, without a password.
     pub fn server(&self) -> &str {
         &self.connector.server
