@@ -16,7 +16,7 @@ use rmcp::{
     },
     transport::{DynamicTransportError, Transport},
 };
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{runtime::Handle, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -31,6 +31,8 @@ use crate::{
 const OLDEST: ProtocolVersion = ProtocolVersion::V_2025_06_18;
 /// Time limit of the notice to a server that a request was given up.
 const CANCEL_WAIT: Duration = Duration::from_secs(1);
+/// Reason for the server that a request was dropped.
+const DROPPED: &str = "the request was stopped";
 /// Time limit of the end of a server, more than it is given to end by itself.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
@@ -220,8 +222,8 @@ impl Connection {
 
     /// Sends a request and waits for its answer.
     ///
-    /// *Cancellation*: a request that was dropped before it was sent stays here. To give one up that was sent, use the token: then
-    /// the server hears of it.
+    /// *Cancellation*: a request that was dropped before it was sent stays here. The server hears of one that was sent and given up,
+    /// by the token or because it was dropped.
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
@@ -233,7 +235,7 @@ impl Connection {
         let handle = self.service.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|_| RequestFailure::NotSent(closed()))?;
         let id = handle.id.clone();
-        let mut open = OpenRequest { monitor: &self.monitor, id: Some(&id) };
+        let mut open = OpenRequest { connection: self, id: Some(&id) };
         let _progress = self.monitor.watch_progress(&handle.progress_token, wait.progress.clone());
         let answer = tokio::select! {
             biased;
@@ -280,11 +282,7 @@ impl Connection {
         if !open.withdraw() {
             return RequestFailure::NotSent(why);
         }
-        let params = CancelledNotificationParam::new(id, Some(why.clone()));
-        let cancelled = CancelledNotification::new(params);
-        let sending = self.service.send_notification(ClientNotification::CancelledNotification(cancelled));
-        // A server that does not read does not hear of it.
-        let _ = tokio::time::timeout(CANCEL_WAIT, sending).await;
+        send_cancelled(self.service.peer().clone(), id, why.clone()).await;
         RequestFailure::Lost(why)
     }
 
@@ -313,9 +311,9 @@ impl Drop for Connection {
     }
 }
 
-/// A request without an answer. When dropped, what has not left stays here.
+/// A request without an answer. When dropped, what has not left stays here, and the server hears that what left was given up.
 struct OpenRequest<'a> {
-    monitor: &'a ConnectionMonitor,
+    connection: &'a Connection,
     id: Option<&'a RequestId>,
 }
 
@@ -323,7 +321,7 @@ impl OpenRequest<'_> {
     /// Gives the request up. True if it may have left.
     fn withdraw(&mut self) -> bool {
         match self.id.take() {
-            Some(NumberOrString::Number(id)) => self.monitor.withdraw(*id),
+            Some(NumberOrString::Number(id)) => self.connection.monitor.withdraw(*id),
             Some(NumberOrString::String(_)) | None => true,
         }
     }
@@ -331,8 +329,22 @@ impl OpenRequest<'_> {
 
 impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
-        self.withdraw();
+        let Some(id) = self.id.cloned() else { return };
+        // Without a runtime the process ends, and the connection with it.
+        if self.withdraw()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let peer = self.connection.service.peer().clone();
+            runtime.spawn(send_cancelled(peer, Some(id), DROPPED.to_owned()));
+        }
     }
+}
+
+/// Notifies a server that a request was given up. One that does not read does not hear of it.
+async fn send_cancelled(peer: Peer<RoleClient>, request: Option<RequestId>, why: String) {
+    let cancelled = CancelledNotification::new(CancelledNotificationParam::new(request, Some(why)));
+    let sending = peer.send_notification(ClientNotification::CancelledNotification(cancelled));
+    let _ = tokio::time::timeout(CANCEL_WAIT, sending).await;
 }
 
 /// Marks the list of tools as changed for each notice of the server, and when a subscription ends, because notices may be lost then.

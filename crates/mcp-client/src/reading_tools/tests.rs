@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use countersign_core::{message::MessageBlock, tool::ToolEffect};
 use countersign_runtime::tools::CallFailure;
@@ -165,6 +165,36 @@ async fn a_stopped_reading_ends() {
     let outcome = tools[0].call(&ToolCaller::default(), arguments, stopped, ProgressSink::default()).await;
     let text = "mcp_list_resources was stopped before its end".to_owned();
     assert_eq!(outcome, CallOutcome::Failed { text });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_hears_that_a_reading_was_stopped() {
+    for (name, request, arguments) in [
+        ("mcp_read_resource", "resources/read", json!({"server": "box", "uri": "file:///a"})),
+        ("mcp_get_prompt", "prompts/get", json!({"server": "box", "prompt": "greet"})),
+        ("mcp_list_resources", "resources/list", json!({"server": "box"})),
+        ("mcp_list_prompts", "prompts/list", json!({"server": "box"})),
+    ] {
+        let stopped = CancellationToken::new();
+        let stop = stopped.clone();
+        let server = ScriptedServer::older(json!([]), move |message| {
+            if method(message) == request {
+                stop.cancel();
+            }
+            Vec::new()
+        });
+        let (tools, caller) = (tools(&server), ToolCaller::default());
+        let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap();
+        let arguments = arguments.as_object().unwrap().clone();
+        let outcome = tool.call(&caller, arguments, stopped, ProgressSink::default()).await;
+        let is_list = request.ends_with("/list");
+        assert!(matches!(outcome, CallOutcome::InDoubt { .. }) != is_list, "{name}: {outcome:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let cancelled = server.seen_requests("notifications/cancelled");
+        assert_eq!(cancelled.len(), 1, "{name}");
+        let want = json!({"requestId": server.seen_requests(request)[0]["id"], "reason": "the request was stopped"});
+        assert_eq!(cancelled[0]["params"], want, "{name}");
+    }
 }
 
 #[tokio::test]
