@@ -226,9 +226,10 @@ struct ToolCall<'a> {
     caller: &'a ToolCaller,
 }
 
-/// Returns the outcome of a call whose server wanted input, and that did not go on.
+/// Returns the outcome of a call whose server wanted input, and that did not go on. The server worked on it before it asked.
 fn unfinished(call: &ToolCall<'_>, why: &str) -> CallOutcome {
-    CallOutcome::Failed { text: format!("MCP server {}: {} was not finished: {why}", call.server, call.tool) }
+    let failure = RequestFailure::Lost(format!("the call was not finished: {why}"));
+    CallOutcome::from_failure(call.server, call.tool, failure)
 }
 
 /// Gets the input that a server wants for a call. Its own state goes back as it came.

@@ -16,7 +16,8 @@ fn a_command_that_breaks_off_is_not_called_a_failure_and_not_run_again() {
     place.provider.script_replies([ProviderReply::new(vec![bash_part("k", BREAKS_OFF)]), text_reply("done")]);
     let frames = host.run_turn("go");
     let result = place.provider.last_request().call_result("k").unwrap();
-    assert!(result.contains("Outcome unknown"), "{result}");
+    assert!(result.starts_with("Outcome unknown: "), "{result}");
+    assert!(result.contains("; the outcome of the command is unknown. It may or may not"), "{result}");
     assert_eq!(of_type(&frames, "tool_execution_end")[0]["isError"], true);
     assert_eq!(place.read_file("count").unwrap(), "ran\n");
     host.close();

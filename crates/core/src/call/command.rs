@@ -38,7 +38,7 @@ pub enum CallProgress {
     NotBegun(Arc<str>),
     /// Interruption; the call may have taken effect.
     Broke,
-    /// A peer had it and will not report any more: it may have taken effect.
+    /// Its executor had it and will not report any more: it may have taken effect.
     Left {
         /// Text for the model, in the form of its wire.
         text: Arc<str>,

@@ -192,7 +192,7 @@ impl CallWork {
             CallFailure::InDoubt(why) => {
                 let why = veil.redact_text(&why);
                 tracing::warn!(call = %self.call, %why, "the outcome of a call is unknown");
-                CallProgress::Broke
+                CallProgress::Left { text: unknown_outcome(&why).into(), since: DoubtCause::TaskBroke }
             }
         }
     }

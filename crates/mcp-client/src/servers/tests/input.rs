@@ -37,6 +37,12 @@ impl Person {
         Arc::new(Self { answer, takes, asked: 0.into(), withdrawn: 0.into(), begun: Notify::new() })
     }
 
+    /// A person who declines each question.
+    fn declining() -> Arc<Self> {
+        let (takes, begun) = (Duration::ZERO, Notify::new());
+        Arc::new(Self { answer: QuestionAnswer::Declined, takes, asked: 0.into(), withdrawn: 0.into(), begun })
+    }
+
     fn counts(&self) -> (usize, usize) {
         (self.asked.load(Ordering::SeqCst), self.withdrawn.load(Ordering::SeqCst))
     }
@@ -212,7 +218,7 @@ async fn input_is_given_in_rounds_with_the_state_of_the_server() {
 }
 
 #[tokio::test]
-async fn input_that_is_not_given_ends_the_call() {
+async fn the_outcome_of_a_call_whose_server_does_not_get_its_input_is_unknown() {
     let sampling = json!({"m": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}});
     let roots = json!({"r": {"method": "roots/list"}});
     let bad =
@@ -224,11 +230,31 @@ async fn input_that_is_not_given_ends_the_call() {
         (1, bad, 0, "the server asks in a form that is not accepted: url is not an http or https address"),
     ] {
         let (server, person) = (wanting(rounds, inputs), Person::new("Ann", Duration::ZERO));
-        let text = format!("MCP server box: open was not finished: {why}");
-        assert_eq!(call(&people(&server, &person)).await, CallOutcome::Failed { text });
+        let want = in_doubt(&format!("the call was not finished: {why}"));
+        assert_eq!(call(&people(&server, &person)).await, want);
         assert_eq!(person.counts(), (asked, 0), "{why}");
     }
-    let text = "MCP server box: open was not finished: the server wants input from a person, and no approver can be asked here";
     let outcome = call(&wanting(1, elicitation()).servers()).await;
-    assert_eq!(outcome, CallOutcome::Failed { text: text.to_owned() });
+    let why = "the server wants input from a person, and no approver can be asked here";
+    assert_eq!(outcome, in_doubt(&format!("the call was not finished: {why}")));
+}
+
+#[tokio::test]
+async fn a_call_that_is_stopped_while_its_server_waits_for_input_is_in_doubt() {
+    let (server, person) = (wanting(1, elicitation()), Person::new("Ann", Duration::from_secs(3000)));
+    let (servers, cancel) = (people(&server, &person), CancellationToken::new());
+    let calling = servers.call_tool("box", "open", Map::new(), cancel.clone(), ProgressSink::default());
+    let stopping = async {
+        person.begun.notified().await;
+        cancel.cancel();
+    };
+    let (outcome, ()) = tokio::join!(calling, stopping);
+    assert_eq!(outcome, in_doubt("the call was not finished: the call was cancelled"));
+    assert_eq!((person.counts(), server.seen_requests("tools/call").len()), ((1, 1), 1));
+}
+
+#[tokio::test]
+async fn a_call_whose_input_a_person_declined_ends_as_the_server_says() {
+    let (server, person) = (wanting(1, elicitation()), Person::declining());
+    assert_eq!(call(&people(&server, &person)).await, done(r#"{"who":{"action":"decline"}}"#));
 }
