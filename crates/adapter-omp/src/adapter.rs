@@ -17,6 +17,7 @@ use countersign_protocol::omp::state::BashResult;
 use countersign_runtime::{OwnerError, OwnerReply};
 use futures_util::{
     FutureExt, StreamExt,
+    future::BoxFuture,
     stream::{FuturesOrdered, FuturesUnordered},
 };
 use tokio::{
@@ -140,7 +141,13 @@ impl OmpAdapter {
         self.server_requests.abort_all();
         let servers = Arc::clone(&self.store.common.servers);
         let Some(seat) = self.seat.as_ref().filter(|_| !servers.is_empty()) else { return };
-        self.server_requests.spawn(servers.request_approvals(seat.requests.clone(), seat.id.clone()));
+        let (context, session) = (Arc::clone(&self.store.common), seat.id.clone());
+        let renew = move || {
+            let (context, session) = (Arc::clone(&context), session.clone());
+            Box::pin(async move { context.offer_server_tools(&session).await }) as BoxFuture<'static, ()>
+        };
+        let requests = seat.requests.clone();
+        self.server_requests.spawn(servers.request_approvals(requests, seat.id.clone(), Box::new(renew)));
     }
 
     /// Ends the MCP servers. A session that lives in a gateway keeps them.

@@ -19,7 +19,7 @@ use countersign_core::{
 use countersign_mcp_client::{
     self as mcp_client, ApprovalRequester, ApprovalTimes, ApprovedNow, McpOptions, McpServers, OfferedTool,
     QuestionPlace, QuestionPlaces, QuestionRequests, STARTED_BY, ServerDefinition, ServerTools, ServerTransport,
-    ValueBinding, reading_tools,
+    ToolRenewal, ValueBinding, reading_tools,
 };
 use countersign_runtime::{
     Clock, CommandSource, OwnerError, ServiceOutcome,
@@ -160,8 +160,14 @@ impl SessionServers {
         Ok(tools)
     }
 
-    /// Requests the approval of servers and of changed tools in a session, until the session ends.
-    pub(crate) async fn request_approvals(self: Arc<Self>, requests: CommandSource, session: SessionId) {
+    /// Requests the approval of servers and of changed tools in a session, until the session ends. If another process approved changed
+    /// tools, `renew` offers them.
+    pub(crate) async fn request_approvals(
+        self: Arc<Self>,
+        requests: CommandSource,
+        session: SessionId,
+        renew: Box<ToolRenewal>,
+    ) {
         let requester = self.requester(session);
         for scope in &self.scopes {
             match mcp_client::request_approvals(&requests, &requester, scope).await {
@@ -170,7 +176,8 @@ impl SessionServers {
                 Err(error) => tracing::error!(%error, "the approval of MCP servers cannot be requested"),
             }
         }
-        let changes = self.scopes.iter().map(|scope| mcp_client::request_changes(&requests, &requester, scope));
+        let changes =
+            self.scopes.iter().map(|scope| mcp_client::request_changes(&requests, &requester, scope, &*renew));
         future::join_all(changes).await;
     }
 

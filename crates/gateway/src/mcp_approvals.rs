@@ -16,9 +16,13 @@ use countersign_mcp_client::{
 pub use countersign_mcp_client::{ApprovalKey, approval_report};
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
 use countersign_view::Protocol;
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use crate::{mcp_tool_changes::revoke_changed_tools, mcp_tools::McpTools};
+use crate::{
+    mcp_tool_changes::{ChangeError, revoke_changed_tools},
+    mcp_tools::McpTools,
+};
 
 /// Session of the requests, and their service. No agent has it, and services of servers begin otherwise.
 const REQUESTER: &str = "gateway:mcp";
@@ -106,23 +110,40 @@ pub(crate) async fn record_changes(handle: &OwnerHandle, tools: &McpTools) -> Re
 /// Requests the approval of each server of which a call found another tool than the approved one. Ends with the record.
 pub(crate) async fn request_changes(handle: OwnerHandle, tools: Arc<McpTools>, approval_timeout: Duration) {
     let requests = handle.source(InboxLane::Request);
-    mcp_client::request_changes(&requests, &requester(&tools, approval_timeout), tools.approvals()).await;
+    let renewed = Arc::clone(&tools);
+    let renew = move || {
+        let tools = Arc::clone(&renewed);
+        // The next refused call does it again after a failure, which is logged.
+        Box::pin(async move { drop(offer_approved(&tools).await) }) as BoxFuture<'static, ()>
+    };
+    mcp_client::request_changes(&requests, &requester(&tools, approval_timeout), tools.approvals(), &renew).await;
 }
 
 /// Carries out an approved request. `None` if it is another one.
 pub(crate) async fn carry_out(tools: &Arc<McpTools>, content: &CallDetails) -> Option<ServiceOutcome> {
     let outcome = mcp_client::carry_out(&requester(tools, Duration::ZERO), tools.approvals(), content).await?;
+    Some(match offer_approved(tools).await {
+        Ok(()) => outcome,
+        Err(error) => ServiceOutcome::Failed(format!(
+            "approved, but the standing approvals of changed tools are not revoked yet: {error}"
+        )),
+    })
+}
+
+/// Offers the tools as they are approved now.
+///
+/// # Errors
+/// [`ChangeError`], with the tools offered as before.
+async fn offer_approved(tools: &Arc<McpTools>) -> Result<(), ChangeError> {
     // Before a tool is offered in another form: standing approvals were given for the earlier one.
     if let Some(handle) = tools.owner()
         && let Err(error) = revoke_changed_tools(handle, tools, &PrincipalId::new(GATEWAY)).await
     {
         tracing::error!(%error, "standing approvals of changed MCP tools are not revoked yet; the tools are not offered");
-        return Some(ServiceOutcome::Failed(format!(
-            "approved, but the standing approvals of changed tools are not revoked yet: {error}"
-        )));
+        return Err(error);
     }
     tools.reload_in_background().await;
-    Some(outcome)
+    Ok(())
 }
 
 fn requester(tools: &McpTools, approval_timeout: Duration) -> ApprovalRequester {

@@ -13,7 +13,10 @@ use countersign_core::{
     tool::{RepeatMode, ToolEffect},
 };
 use countersign_runtime::{CommandSource, OwnerError, ServiceOutcome};
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use futures_util::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt as _},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -141,8 +144,17 @@ pub async fn request_server(
     requester.request_once(requests, SERVER_TOOL, &definition.name, arguments, EarlierRefusal::Overruled).await
 }
 
-/// Requests the approval of each approved server of which a call found another tool than the approved one. Ends with the record.
-pub async fn request_changes(requests: &CommandSource, requester: &ApprovalRequester, tools: &ServerTools) {
+/// Offers the tools of servers as they are approved now.
+pub type ToolRenewal = dyn Fn() -> BoxFuture<'static, ()> + Send + Sync;
+
+/// Requests the approval of each approved server of which a call found another tool than the approved one. If another process has
+/// approved it as it is since the tools were offered here, `renew` offers them again. Ends with the record.
+pub async fn request_changes(
+    requests: &CommandSource,
+    requester: &ApprovalRequester,
+    tools: &ServerTools,
+    renew: &ToolRenewal,
+) {
     // Each by itself: one server may take a minute to start.
     let mut comparisons = FuturesUnordered::new();
     loop {
@@ -157,8 +169,12 @@ pub async fn request_changes(requests: &CommandSource, requester: &ApprovalReque
             Some(compared) = comparisons.next() => compared,
         };
         let (server, Ok((listing, approval))) = compared else { continue };
-        let Some(definition) = tools.definition(&server).filter(|_| !is_unchanged(&approval)) else { continue };
+        let Some(definition) = tools.definition(&server) else { continue };
         if approval.is_new || approval.definition_changed {
+            continue;
+        }
+        if is_unchanged(&approval) {
+            renew().await;
             continue;
         }
         let arguments = tools_arguments(definition, &listing, &approval);

@@ -49,7 +49,7 @@ mod tool_call;
 mod tool_caller;
 
 pub use approval_requests::{
-    ApprovalKey, ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, approval_report, carry_out, is_unchanged,
+    ApprovalKey, ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, ToolRenewal, approval_report, carry_out, is_unchanged,
     request_approvals, request_changes, request_server, server_arguments,
 };
 pub use approvals::{

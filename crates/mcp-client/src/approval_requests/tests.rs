@@ -16,12 +16,14 @@ use countersign_runtime::{
     system_entropy,
     tools::{self, ToolRegistry},
 };
+use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 
 use super::{
-    ApprovalKey, ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, carry_out, request_approvals, request_server,
-    server_arguments, tools_arguments as arguments_of_tools,
+    ApprovalKey, ApprovalRequester, SERVER_TOOL, TOOLS_TOOL, carry_out, request_approvals, request_changes,
+    request_server, server_arguments, tools_arguments as arguments_of_tools,
 };
 use crate::{
     approvals::{ApprovalOrigin, ApprovedServers},
@@ -244,6 +246,27 @@ async fn open_log() -> OwnerHandle {
         idle: None,
     };
     OwnerHandle::open(MemoryLog::new().into(), options).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_refused_tool_that_another_process_approved_is_offered_again_and_not_requested() {
+    let (fixture, handle) = (Fixture::new(json!([tool("open")])), open_log().await);
+    let (source, requester) = (handle.source(InboxLane::Request), requester());
+    fixture.approve().await;
+    fixture.tools.report_changed("box");
+    let renewed = Arc::new(Notify::new());
+    let noted = Arc::clone(&renewed);
+    let renew = move || {
+        noted.notify_one();
+        Box::pin(ready(())) as BoxFuture<'static, ()>
+    };
+    tokio::select! {
+        () = request_changes(&source, &requester, &fixture.tools, &renew) => panic!("the record is open"),
+        () = renewed.notified() => {}
+    }
+    let pending = source.read_state(|engine| engine.state().pending_gates().count());
+    assert_eq!(pending.await.unwrap().0, 0);
+    handle.close().await;
 }
 
 #[tokio::test]
