@@ -220,6 +220,33 @@ fn add_tea(host: &mut RpcHost, place: &HostFixture, id: &str, answer: &str) -> b
 }
 
 #[test]
+fn a_permanent_grant_for_a_tool_holds_in_its_project_only() {
+    let place = project();
+    place.write_rules("rules:\n  - { pattern: \"mcp__notes__add_note*\", action: ask }\n");
+    let elsewhere = place.home.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    define(&elsewhere, ".mcp.json", json!({ "env": { "MODE": "other" } }));
+    let start_elsewhere = || {
+        let mut command = RpcHost::omp_command(&place, &["--model", "fake/fake-1"]);
+        command.current_dir(&elsewhere);
+        RpcHost::spawn(command)
+    };
+    // It is approved before the grant is given: a later approval would end the grant.
+    let mut other = start_elsewhere();
+    let dialog = other.wait_dialog(0);
+    other.answer_dialog(&dialog, json!({ "confirmed": true }));
+    wait_offered(&mut other, &place);
+    other.close_cleanly();
+    let mut host = start_approved(&place);
+    assert!(add_tea(&mut host, &place, "a1", "Always allow exactly this"));
+    assert!(!add_tea(&mut host, &place, "a2", "Deny"));
+    host.close_cleanly();
+    let mut again = start_elsewhere();
+    assert!(add_tea(&mut again, &place, "b1", "Deny"), "the server of the other project has the same name");
+    again.close_cleanly();
+}
+
+#[test]
 fn what_was_allowed_for_a_tool_ends_when_the_tool_changes() {
     let place = project();
     place.write_rules("rules:\n  - { pattern: \"mcp__notes__add_note*\", action: ask }\n");
