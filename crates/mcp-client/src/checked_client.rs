@@ -1,7 +1,7 @@
-//! HTTP client of rmcp that checks the messages of streams before they are decoded: the decoder drops an unknown mode of a request for
-//! input, and takes the request for a form.
+//! HTTP client of rmcp that checks messages before they are decoded: the decoder drops an unknown mode of a request for input, and takes
+//! the request for a form.
 //!
-//! It must not ask anyone. An answer that is one JSON body is decoded by rmcp, and does not pass here.
+//! It must not ask anyone.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use reqwest::{
     header::{HeaderName, HeaderValue},
 };
 use rmcp::{
-    model::ClientJsonRpcMessage,
+    model::{ClientJsonRpcMessage, JsonRpcMessage},
     transport::{
         common::client_side_sse::BoxedSseResponse,
         streamable_http_client::{
@@ -20,7 +20,10 @@ use rmcp::{
     },
 };
 
-use crate::elicitation::refuse_unknown_mode;
+use crate::{
+    checked_post::{PostTarget, may_want_input, post_request},
+    elicitation::refuse_unknown_mode,
+};
 
 /// Headers of a request.
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -42,7 +45,7 @@ impl StreamableHttpClient for CheckedClient {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.0.post_message(uri, message, session_id, auth_header, custom_headers).await.map(check_response)
+        self.0.post_message(uri, message, session_id, auth_header, custom_headers).await.and_then(check_response)
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -62,7 +65,7 @@ impl StreamableHttpClient for CheckedClient {
             custom_headers,
             max_sse_event_size,
         );
-        posted.await.map(check_response)
+        posted.await.and_then(check_response)
     }
 
     async fn post_message_with_response_limits(
@@ -74,9 +77,14 @@ impl StreamableHttpClient for CheckedClient {
         custom_headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
+        if may_want_input(&message) {
+            let body = serde_json::to_vec(&message).map_err(HttpError::Deserialize)?;
+            let target = PostTarget { uri, session: session_id, token: auth_header, headers: custom_headers };
+            return post_request(&self.0, target, body, limits).await.and_then(check_response);
+        }
         let posted =
             self.0.post_message_with_response_limits(uri, message, session_id, auth_header, custom_headers, limits);
-        posted.await.map(check_response)
+        posted.await.and_then(check_response)
     }
 
     async fn delete_session(
@@ -122,12 +130,16 @@ impl StreamableHttpClient for CheckedClient {
     }
 }
 
-fn check_response(response: StreamableHttpPostResponse) -> StreamableHttpPostResponse {
+/// Checks the messages of a stream. A body that is a request, of which no mode can be seen any more, is no answer.
+fn check_response(response: StreamableHttpPostResponse) -> Result<StreamableHttpPostResponse, HttpError> {
     match response {
         StreamableHttpPostResponse::Sse(events, session) => {
-            StreamableHttpPostResponse::Sse(check_stream(events), session)
+            Ok(StreamableHttpPostResponse::Sse(check_stream(events), session))
         }
-        response => response,
+        StreamableHttpPostResponse::Json(JsonRpcMessage::Request(_), _) => {
+            Err(HttpError::UnexpectedServerResponse("the body is a request, expected an answer".into()))
+        }
+        response => Ok(response),
     }
 }
 

@@ -8,6 +8,7 @@ mod approvals;
 mod argument_check;
 mod backoff;
 mod checked_client;
+mod checked_post;
 mod client_handler;
 mod connect;
 mod connection;

@@ -159,6 +159,36 @@ async fn a_server_that_does_not_know_discovery_is_initialized_whatever_it_answer
     }
 }
 
+#[tokio::test]
+async fn a_json_body_that_wants_input_in_an_unknown_mode_fails_the_call() {
+    for (mode, want) in [
+        (
+            "foo",
+            "MCP server box: open failed: the server asks in a form that is not accepted: mode is \"foo\", expected \"form\" or \"url\" (code -32603)",
+        ),
+        (
+            "form",
+            "Outcome unknown: MCP server box got the call of open, but the call was not finished: the server wants input from a person, and no approver can be asked here",
+        ),
+    ] {
+        let params = json!({"mode": mode, "message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
+        let wanted = json!({"who": {"method": "elicitation/create", "params": params}});
+        let result = json!({"resultType": "input_required", "inputRequests": wanted, "requestState": "s"});
+        let server = HttpServer::start(move |request| {
+            answer_mcp(request, |message| {
+                (200, json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string())
+            })
+        })
+        .await;
+        let outcome = call(&servers(server.transport(None), options())).await;
+        let (CallOutcome::Failed { text } | CallOutcome::InDoubt { text }) = outcome else {
+            panic!("{mode}: {outcome:?}")
+        };
+        assert_eq!(text, want, "{mode}");
+        assert_eq!(calls(&server), 1, "{mode}");
+    }
+}
+
 fn auth(server: &HttpServer) -> ClientCredentials {
     ClientCredentials {
         token_url: format!("{}/token", server.url),
