@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use countersign_config::Config;
 use countersign_runtime::{
     Clock, Entropy,
-    store::{self, AnyLog, LeaseClaim, LogView, PostgresLog, PostgresOptions, SqliteLog},
+    store::{self, AnyLog, KnownHead, LeaseClaim, LogView, PostgresLog, PostgresOptions, SqliteLog},
     system_entropy,
 };
 
@@ -28,8 +28,8 @@ pub struct Platform {
 
 impl Platform {
     /// Returns the same for a node of a cluster, which opens the record with the lease that it holds.
-    pub fn of_node(program: PathBuf, lease: LeaseClaim) -> Self {
-        let record: OpenRecord = Box::new(move |config, views| open_leased(config, views, Some(lease)));
+    pub fn of_node(program: PathBuf, lease: LeaseClaim, known_head: KnownHead) -> Self {
+        let record: OpenRecord = Box::new(move |config, views| open_leased(config, views, Some(lease), known_head));
         Self { record, ..Self::of_this_machine(program) }
     }
 
@@ -46,13 +46,18 @@ impl fmt::Debug for Platform {
 }
 
 fn open_record(config: &Config, views: Vec<Arc<dyn LogView>>) -> Result<AnyLog, ServeError> {
-    open_leased(config, views, None)
+    open_leased(config, views, None, KnownHead::default())
 }
 
-fn open_leased(config: &Config, views: Vec<Arc<dyn LogView>>, lease: Option<LeaseClaim>) -> Result<AnyLog, ServeError> {
+fn open_leased(
+    config: &Config,
+    views: Vec<Arc<dyn LogView>>,
+    lease: Option<LeaseClaim>,
+    known_head: KnownHead,
+) -> Result<AnyLog, ServeError> {
     let path = &config.storage.log;
     if let Some(database) = &config.storage.database {
-        let opened = PostgresLog::open(PostgresOptions { views, lease, ..database.to_options() });
+        let opened = PostgresLog::open(PostgresOptions { views, lease, known_head, ..database.to_options() });
         return opened
             .map(Into::into)
             .map_err(|error| ServeError::Log { path: path.clone(), problem: store::LogOpenError::Database(error) });

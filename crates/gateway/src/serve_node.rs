@@ -6,7 +6,9 @@ use std::{net::IpAddr, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use countersign_config::{ClusterConfig, Config, logging::LogLevels};
 use countersign_http::listen::{self, ConnectionQuota, PortService, tunnel::TunnelKey};
-use countersign_runtime::store::{ClusterTables, DatabaseError, LeaseClaim, LogOpenError, NodeIdentity};
+use countersign_runtime::store::{
+    ClusterTables, DatabaseError, KnownHead, LeaseClaim, LogOpenError, NodeIdentity, PostgresOptions,
+};
 use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc, watch},
@@ -53,6 +55,8 @@ struct ClusterNode {
     options: NodeOptions,
     identity: NodeIdentity,
     tables: Arc<ClusterTables>,
+    /// Newest entry that this process has written, in whatever lease.
+    known_head: KnownHead,
     opener: TunnelOpener,
     state: watch::Receiver<NodeState>,
     services: watch::Sender<PortService>,
@@ -104,7 +108,9 @@ pub async fn serve_node(
         path: config.storage.log.clone(),
         problem: LogOpenError::Database(problem),
     };
-    let tables = Arc::new(ClusterTables::new(&database.to_options()).map_err(failed)?);
+    let known_head = KnownHead::default();
+    let options_of_tables = PostgresOptions { known_head: known_head.clone(), ..database.to_options() };
+    let tables = Arc::new(ClusterTables::new(&options_of_tables).map_err(failed)?);
     let identity = NodeIdentity {
         name: cluster.name.clone(),
         process: uuid::Uuid::new_v4().to_string(),
@@ -160,6 +166,7 @@ pub async fn serve_node(
         options,
         identity,
         tables,
+        known_head,
         opener,
         state,
         services,
@@ -330,7 +337,7 @@ impl ClusterNode {
         let prepared = PreparedRealm::for_node(self.config.clone(), Arc::clone(&self.notice))?;
         let lease = LeaseClaim { realm: REALM.to_owned(), process: self.identity.process.clone(), term };
         let options = RealmOptions {
-            platform: Platform::of_node(self.options.program.clone(), lease),
+            platform: Platform::of_node(self.options.program.clone(), lease, self.known_head.clone()),
             address: self.address,
             levels: Arc::clone(&self.options.levels),
             collector: TraceDestination::from_environment(&*self.notice)?,

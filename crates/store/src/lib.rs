@@ -35,7 +35,7 @@ pub use log::Log;
 pub use memory::{DiskState, LogFault, MemoryLog, UncertainOutcome};
 pub use pages::PageReader;
 pub use postgres::{
-    ClusterRows, ClusterTables, LeaseClaim, LeaseRow, NodeIdentity, NodeRow, PostgresLog, PostgresOptions,
+    ClusterRows, ClusterTables, KnownHead, LeaseClaim, LeaseRow, NodeIdentity, NodeRow, PostgresLog, PostgresOptions,
 };
 pub use record::{
     Batch, Epoch, FACTS_LIMIT, FactsPage, LogHead, LogRecord, Partition, ReadScope, RecordFacts, Snapshot,

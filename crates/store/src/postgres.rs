@@ -11,6 +11,7 @@ mod command;
 mod connect;
 mod group;
 mod import;
+mod known_head;
 mod leases;
 mod options;
 mod query;
@@ -51,6 +52,7 @@ use self::{
     writer::LogWriter,
 };
 pub use self::{
+    known_head::KnownHead,
     leases::{ClusterRows, ClusterTables, LeaseClaim, LeaseRow, NodeIdentity, NodeRow},
     options::PostgresOptions,
 };

@@ -111,9 +111,14 @@ impl AppendGroup {
 
     /// Answers all requests with `error`.
     pub(super) fn fail(self, error: &AppendError) {
-        for request in self.requests {
-            drop(request.reply.send(Err(error.clone())));
-        }
+        fail_requests(self.requests, error);
+    }
+}
+
+/// Answers requests with `error`.
+pub(super) fn fail_requests(requests: Vec<AppendRequest>, error: &AppendError) {
+    for request in requests {
+        drop(request.reply.send(Err(error.clone())));
     }
 }
 

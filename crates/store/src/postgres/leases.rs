@@ -10,6 +10,7 @@ use tokio_postgres::{Client, Row, types::ToSql};
 use super::{
     PostgresOptions,
     connect::{Access, Connected, Connector},
+    known_head::KnownHead,
     schema,
     statements::silence,
 };
@@ -116,6 +117,7 @@ pub struct LeaseClaim {
 pub struct ClusterTables {
     connector: Connector,
     event_format: u32,
+    known_head: KnownHead,
     connected: Mutex<Option<Connected>>,
 }
 
@@ -126,7 +128,8 @@ impl ClusterTables {
     /// [`DatabaseError`]: the address or the certificates cannot be used.
     pub fn new(options: &PostgresOptions) -> Result<Self, DatabaseError> {
         let connector = Connector::new(options, Access::Write)?;
-        Ok(Self { connector, event_format: options.event_format, connected: Mutex::default() })
+        let known_head = options.known_head.clone();
+        Ok(Self { connector, event_format: options.event_format, known_head, connected: Mutex::default() })
     }
 
     /// Makes the tables of a cluster, and those of the log if there is none. It changes no tables that are there.
@@ -317,7 +320,13 @@ impl ClusterTables {
         // A future that is dropped must not leave a statement behind on the connection.
         let connected = match place.take().filter(|connected| !connected.client.is_closed()) {
             Some(connected) => connected,
-            None => self.connector.connect().await?,
+            None => {
+                let connected = self.connector.connect().await?;
+                // Whatever role the node has now, it may have written entries before.
+                let checking = self.known_head.report_loss(&connected.client, &self.connector.server);
+                let _ = timeout(self.connector.answer_timeout(), checking).await;
+                connected
+            }
         };
         let server = &self.connector.server;
         let limit = self.connector.answer_timeout();

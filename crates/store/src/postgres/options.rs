@@ -4,7 +4,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use super::leases::LeaseClaim;
+use super::{known_head::KnownHead, leases::LeaseClaim};
 use crate::view::LogView;
 
 /// Options of a log in a PostgreSQL database.
@@ -29,6 +29,8 @@ pub struct PostgresOptions {
     /// The lease that allows the caller to write, in a cluster. Another process that has the log open loses it then. Without
     /// one, a log that another process has open for writing is refused.
     pub lease: Option<LeaseClaim>,
+    /// Newest entry that the database has confirmed, for several handles of one process.
+    pub known_head: KnownHead,
 }
 
 impl PostgresOptions {
@@ -43,6 +45,7 @@ impl PostgresOptions {
             statement_timeout: Duration::from_secs(30),
             views: Vec::new(),
             lease: None,
+            known_head: KnownHead::default(),
         }
     }
 }

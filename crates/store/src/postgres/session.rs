@@ -18,6 +18,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::{
     connect::{Connected, Connector, NODE_NAME},
+    known_head::{has_entry, log_loss},
     leases::LeaseClaim,
     schema,
     statements::PreparedStatements,
@@ -44,6 +45,8 @@ pub(super) struct WriterSession {
     pub(super) prepared: PreparedStatements,
     /// The number that appends of this connection carry.
     pub(super) number: i64,
+    /// True if the database lacks an entry that it had confirmed: nothing is appended until the log is taken over again.
+    pub(super) has_lost_entries: bool,
     warnings: Arc<AtomicU64>,
     driver: JoinHandle<()>,
     /// Its process at the server, and when that began.
@@ -60,6 +63,8 @@ pub(super) struct PartitionState {
 /// What is known of a connection that was given up.
 pub(super) struct FormerSession {
     pub(super) epoch: Epoch,
+    /// Newest entry that the database has confirmed.
+    confirmed: LogHead,
     backend: (i32, String),
 }
 
@@ -95,7 +100,13 @@ impl WriterSession {
             end_backend(client, server, &former.backend).await?;
             lock_partition(client, server).await?;
         }
-        Self::begin(connector, connected, number.unwrap_or_default()).await
+        let found = has_entry(client, former.confirmed).await;
+        let has_lost_entries = !found.map_err(|error| DatabaseError::of_statement(server, &error))?;
+        if has_lost_entries {
+            log_loss(server, former.confirmed);
+        }
+        let (session, state) = Self::begin(connector, connected, number.unwrap_or_default()).await?;
+        Ok((Self { has_lost_entries, ..session }, state))
     }
 
     async fn begin(
@@ -112,7 +123,17 @@ impl WriterSession {
             .map_err(failed)?;
         let backend = (row.get(0), row.get::<_, Option<String>>(1).unwrap_or_default());
         let state = read_state(&client).await.map_err(failed)?;
-        Ok((Self { client, append, prepared: PreparedStatements::default(), number, warnings, driver, backend }, state))
+        let session = Self {
+            client,
+            append,
+            prepared: PreparedStatements::default(),
+            number,
+            has_lost_entries: false,
+            warnings,
+            driver,
+            backend,
+        };
+        Ok((session, state))
     }
 
     /// Counts the warnings of the server.
@@ -121,9 +142,9 @@ impl WriterSession {
     }
 
     /// Gives the connection up. Nothing is waited for.
-    pub(super) fn abandon(self, epoch: Epoch) -> FormerSession {
+    pub(super) fn abandon(self, epoch: Epoch, confirmed: LogHead) -> FormerSession {
         self.driver.abort();
-        FormerSession { epoch, backend: self.backend }
+        FormerSession { epoch, confirmed, backend: self.backend }
     }
 
     /// Ends the connection, so that another process can lock the partition at once.

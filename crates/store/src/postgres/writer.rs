@@ -22,7 +22,7 @@ use super::{
     PostgresState,
     command::{WriterCommand, gather_group},
     connect::Connector,
-    group::{AppendGroup, AppendRequest, GroupChannel, GroupInFlight, GroupOutcome, send_group},
+    group::{AppendGroup, AppendRequest, GroupChannel, GroupInFlight, GroupOutcome, fail_requests, send_group},
     import,
     leases::LeaseClaim,
     query::sql_position,
@@ -69,6 +69,8 @@ pub(super) struct LogWriter {
     own_epoch: Epoch,
     /// Where the log ends once all groups on their way are written.
     state: PartitionState,
+    /// The newest entry that the database has confirmed.
+    confirmed: LogHead,
     views: FollowedViews,
     in_flight: VecDeque<MaybeDone<GroupInFlight>>,
 }
@@ -96,6 +98,7 @@ impl LogWriter {
             former: None,
             own_epoch: state.epoch,
             state,
+            confirmed: state.head,
             views,
             in_flight: VecDeque::new(),
         })
@@ -187,6 +190,10 @@ impl LogWriter {
             let error = AppendError::from(cause);
             return fail_requests(requests, &error);
         }
+        if self.session.as_ref().is_some_and(|session| session.has_lost_entries) {
+            let error = AppendError::Position { expected: self.confirmed.lsn, found: self.state.head.lsn };
+            return fail_requests(requests, &error);
+        }
         let mut group = match AppendGroup::new(requests, self.state.epoch, self.state.head) {
             Ok(group) => group,
             Err((requests, error)) => {
@@ -223,12 +230,22 @@ impl LogWriter {
                 let sent: Vec<&'static str> = group.updates.iter().map(|update| update.name).collect();
                 let moved: Vec<&str> = moved.iter().map(String::as_str).collect();
                 self.views.confirm(&sent, &moved);
-                group.answer();
+                self.confirm_group(group);
             }
             GroupOutcome::OutOfTurn => self.decide_again(group),
             GroupOutcome::Failed(StatementError::Refused(error)) => self.write_each(group, error),
             GroupOutcome::Failed(StatementError::Lost(error)) => self.lose_connection(group, error),
         }
+    }
+
+    /// Answers a group that is written.
+    fn confirm_group(&mut self, group: AppendGroup) {
+        // A group that wrote nothing may name a head that is still on its way.
+        if group.needs_statement() {
+            self.confirmed = group.after;
+            self.shared.options.known_head.advance(group.after);
+        }
+        group.answer();
     }
 
     /// Answers a group that another owner or another connection kept from being written.
@@ -284,7 +301,7 @@ impl LogWriter {
         let mut later = Vec::new();
         while let Some((group, outcome)) = self.take_oldest() {
             match outcome {
-                GroupOutcome::Written { .. } => group.answer(),
+                GroupOutcome::Written { .. } => self.confirm_group(group),
                 GroupOutcome::OutOfTurn | GroupOutcome::Failed(StatementError::Refused(_)) => later.push(group),
                 GroupOutcome::Failed(StatementError::Lost(error)) => self.lose_connection(group, error),
             }
@@ -300,7 +317,7 @@ impl LogWriter {
         group.fail(&AppendError::Uncertain(cause.clone()));
         while let Some((group, outcome)) = self.take_oldest() {
             match outcome {
-                GroupOutcome::Written { .. } => group.answer(),
+                GroupOutcome::Written { .. } => self.confirm_group(group),
                 GroupOutcome::OutOfTurn | GroupOutcome::Failed(_) => group.fail(&AppendError::Uncertain(cause.clone())),
             }
         }
@@ -310,7 +327,7 @@ impl LogWriter {
     fn disconnect(&mut self) {
         self.views.forget_rows();
         if let Some(session) = self.session.take() {
-            self.former = Some(session.abandon(self.own_epoch));
+            self.former = Some(session.abandon(self.own_epoch, self.confirmed));
         }
     }
 
@@ -379,10 +396,11 @@ impl LogWriter {
             })));
         };
         if let Some(session) = &mut self.session {
-            session.number = number;
+            (session.number, session.has_lost_entries) = (number, false);
         }
         self.own_epoch = epoch;
         self.refresh().map_err(LogWriteError::from)?;
+        self.confirmed = self.state.head;
         Ok(epoch)
     }
 
@@ -478,11 +496,5 @@ async fn oldest_is_done(in_flight: &mut VecDeque<MaybeDone<GroupInFlight>>) {
     match in_flight.front_mut() {
         Some(oldest) => oldest.await,
         None => std::future::pending().await,
-    }
-}
-
-fn fail_requests(requests: Vec<AppendRequest>, error: &AppendError) {
-    for request in requests {
-        drop(request.reply.send(Err(error.clone())));
     }
 }

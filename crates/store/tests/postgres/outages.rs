@@ -6,7 +6,7 @@ use countersign_store::{
     suite::{TextView, append_as_owner, text_batch},
 };
 
-use crate::server::PostgresServer;
+use crate::{database::Database, server::PostgresServer};
 
 const ZERO: Partition = Partition::ZERO;
 
@@ -50,6 +50,31 @@ async fn everything_acknowledged_is_there_after_the_server_was_killed_and_the_ow
     let rows = log.read_view(ZERO, "said", "said/", None, usize::MAX).await.unwrap();
     assert_eq!(rows.len() as u64, acknowledged.0);
     log.close().await;
+}
+
+/// What a standby does that was promoted without the newest entry, and got another one at its position.
+#[tokio::test]
+async fn an_owner_whose_database_lost_a_committed_entry_appends_nothing_until_it_takes_the_log_over_again() {
+    let Some(database) = Database::new() else { return };
+    let log = database.open();
+    let epoch = log.take_over(ZERO).await.unwrap();
+    log.append(ZERO, epoch, Lsn(0), text_batch(&["one"])).await.unwrap();
+    log.append(ZERO, epoch, Lsn(1), text_batch(&["two"])).await.unwrap();
+    let admin = database.admin().await;
+    let replaced = "UPDATE countersign.events SET chain = sha256(chain) WHERE lsn = 2";
+    assert_eq!(admin.execute(replaced, &[]).await.unwrap(), 1);
+    let ended = "SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l
+                 JOIN pg_database AS d ON d.oid = l.database
+                 WHERE l.locktype = 'advisory' AND d.datname = current_database()";
+    assert_eq!(admin.query(ended, &[]).await.unwrap().len(), 1);
+    let mut result = log.append(ZERO, epoch, Lsn(2), text_batch(&["three"])).await;
+    if matches!(result, Err(AppendError::Uncertain(_))) {
+        assert_eq!(log.head(ZERO).await.unwrap().lsn, Lsn(2));
+        result = log.append(ZERO, epoch, Lsn(2), text_batch(&["three"])).await;
+    }
+    assert!(matches!(result, Err(AppendError::Position { .. })), "{result:?}");
+    let next = log.take_over(ZERO).await.unwrap();
+    assert_eq!(log.append(ZERO, next, Lsn(2), text_batch(&["three"])).await.unwrap(), Lsn(3));
 }
 
 #[tokio::test]
