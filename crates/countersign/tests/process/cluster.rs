@@ -2,151 +2,22 @@
 
 mod signals;
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::path::{Path, PathBuf};
 
 use countersign_testkit::process::{
-    AGENT_TOKEN, GatewayFixture, GatewayOptions, GatewayServer, Latch,
+    AGENT_TOKEN, Latch,
     agent_gate::AgentClient,
     api::{ApiEvent, ApiEvents},
     service::ServiceBehavior,
 };
 use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{postgres_proxy::StallingProxy, postgres_server::PostgresServer};
-
-const FILE: &str = "storage: { type: sqlite, path: data/countersign.db }";
-const PASSWORD: &str = "tulips-in-may";
-
-/// Nodes in one folder, each with a configuration and a data directory of its name.
-struct ClusterFixture {
-    place: GatewayFixture,
-    server: PostgresServer,
-    database: String,
-}
-
-impl ClusterFixture {
-    /// Makes it; none where PostgreSQL is not installed.
-    fn create() -> Option<Self> {
-        let server = PostgresServer::start(&[], |_| {})?;
-        let database = server.make_database();
-        let url = server.url("postgres", &database);
-        Some(Self::with_urls(server, database, [&url, &url]))
-    }
-
-    /// Makes it with an address of the database for each node.
-    fn with_urls(server: PostgresServer, database: String, urls: [&str; 2]) -> Self {
-        let place = GatewayOptions::new().with_config(&format!("web: {{ password: {PASSWORD} }}\n")).create();
-        let text = std::fs::read_to_string(place.folder.join("config.yaml")).unwrap();
-        assert!(text.contains(FILE));
-        for (name, url) in ["a", "b"].into_iter().zip(urls) {
-            let storage = format!(
-                "storage: {{ type: postgres, url: '{url}', statement_timeout: 2s }}
-agents_dir: shared-agents
-log: {{ level: info }}
-cluster: {{ name: {name}, advertise: 'http://127.0.0.1:0', secret: a-secret-of-the-cluster, lease: 1s }}"
-            );
-            place.write_file(&format!("{name}.yaml"), &text.replace(FILE, &storage));
-        }
-        Self { place, server, database }
-    }
-
-    /// Starts the node of this name.
-    fn start(&self, name: &str) -> GatewayServer {
-        let mut command = self.place.binary_command();
-        command.args(["serve", "--config", &format!("{name}.yaml"), "--data", &format!("data-{name}")]);
-        GatewayServer::spawn(command)
-    }
-
-    /// Starts the first node, which serves the realm, and then the second.
-    fn start_both(&self) -> (GatewayServer, GatewayServer) {
-        let first = self.start("a");
-        first.wait_for_log("node a serves the realm");
-        let second = self.start("b");
-        second.wait_for_log("node a serves the realm");
-        (first, second)
-    }
-
-    /// Runs a command of a person at the machine of this node.
-    fn run_at(&self, name: &str, arguments: &[&str]) -> Value {
-        let (config, data) = (format!("{name}.yaml"), format!("data-{name}"));
-        let output = self.place.run(&[arguments, &["--config", &config, "--data", &data, "--json"]].concat());
-        assert_eq!(output.code, Some(0), "{output:?}");
-        output.json()
-    }
-
-    /// Returns the only gate that waits, as the socket of this node lists it.
-    fn wait_gate_at(&self, name: &str) -> String {
-        loop {
-            let gates = self.run_at(name, &["gates", "list"]);
-            if let Some(gate) = gates.as_array().unwrap().first() {
-                return gate["id"].as_str().unwrap().to_owned();
-            }
-        }
-    }
-
-    fn allow_at(&self, name: &str, gate: &str) {
-        let (config, data) = (format!("{name}.yaml"), format!("data-{name}"));
-        let output = self.place.run(&["gates", "allow", gate, "--config", &config, "--data", &data]);
-        assert_eq!(output.code, Some(0), "{output:?}");
-    }
-
-    /// Checks that the chain of the record holds, whatever happened to its nodes.
-    fn verify_record(&self) {
-        let verified = self.run_at("a", &["audit", "verify"]);
-        assert_eq!(verified["flaw"], Value::Null, "{verified}");
-    }
-
-    /// Asks about a call of an agent, as its hook at the machine of this node.
-    fn run_hook_at(&self, name: &str) -> std::process::Output {
-        let input = json!({
-            "session_id": "s", "transcript_path": "", "cwd": "/tmp", "hook_event_name": "PreToolUse",
-            "tool_name": "Bash", "tool_input": { "command": "ls" }, "tool_use_id": "t",
-        });
-        let mut command = self.place.binary_command();
-        command.args(["hook", "claude", "--data", &format!("data-{name}")]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
-    }
-
-    fn owner(&self) -> Value {
-        self.run_at("a", &["cluster", "status"])["realms"][0]["owner"].clone()
-    }
-}
-
-/// Returns the cookie of a login.
-fn log_in(gateway: &GatewayServer) -> String {
-    let login = gateway.http_client().post("/api/auth/login", &json!({ "password": PASSWORD }));
-    login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
-}
-
-fn look(agent: &mut AgentClient, id: u64, thing: &str) {
-    let answer = agent.call_tool(id, "look", json!({ "thing": thing }));
-    assert_eq!(answer["status"], "executed", "{answer}");
-}
-
-/// Reports whether a gate was opened.
-fn is_gate(event: &ApiEvent) -> bool {
-    event.name == "gate" && event.data["event"] == "opened"
-}
-
-/// Takes the reply to the first request, which came while the agent was away or comes now.
-fn take_missed(agent: &mut AgentClient, id: u64) {
-    let listed = agent.pending_results(id);
-    match listed["queued"].as_array().unwrap().iter().find(|missed| missed["request_id"] == "1") {
-        Some(missed) => assert_eq!(missed["status"], "executed", "{listed}"),
-        None => {
-            let reply = agent.wait_reply(&json!(1));
-            assert_eq!(reply["result"]["status"], "executed", "{reply}");
-        }
-    }
-}
+use crate::{
+    cluster_fixture::{ClusterFixture, is_gate, log_in, look, take_missed},
+    postgres_proxy::StallingProxy,
+    postgres_server::PostgresServer,
+};
 
 #[test]
 fn any_node_answers_and_the_other_takes_over_from_one_that_is_killed() {
