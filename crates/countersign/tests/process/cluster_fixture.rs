@@ -1,11 +1,14 @@
 //! Two nodes and one database, and what tests do with them.
 
-use std::{io::Write as _, process::Stdio};
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
 
 use countersign_testkit::process::{
-    GatewayFixture, GatewayOptions, GatewayServer,
-    agent_gate::AgentClient,
-    api::ApiEvent,
+    AGENT_TOKEN, GatewayFixture, GatewayOptions, GatewayServer,
+    agent_gate::{AgentClient, AgentSocketEvent},
+    api::{ApiEvent, ApiEvents},
 };
 use serde_json::{Value, json};
 
@@ -30,6 +33,11 @@ impl ClusterFixture {
         Some(Self::with_urls(server, database, [&url, &url]))
     }
 
+    /// Makes it with one address of the database for both nodes.
+    pub(crate) fn with_url(server: PostgresServer, database: String, url: &str) -> Self {
+        Self::with_urls(server, database, [url, url])
+    }
+
     /// Makes it with an address of the database for each node.
     pub(crate) fn with_urls(server: PostgresServer, database: String, urls: [&str; 2]) -> Self {
         let place = GatewayOptions::new().with_config(&format!("web: {{ password: {PASSWORD} }}\n")).create();
@@ -47,11 +55,24 @@ cluster: {{ name: {name}, advertise: 'http://127.0.0.1:0', secret: a-secret-of-t
         Self { place, server, database }
     }
 
-    /// Starts the node of this name.
-    pub(crate) fn start(&self, name: &str) -> GatewayServer {
+    /// Adds lines to the configuration of both nodes.
+    pub(crate) fn add_config(&self, lines: &str) {
+        for name in ["a.yaml", "b.yaml"] {
+            let text = std::fs::read_to_string(self.place.folder.join(name)).unwrap();
+            self.place.write_file(name, &format!("{text}{lines}\n"));
+        }
+    }
+
+    /// Returns the command line of the node of this name.
+    pub(crate) fn node_command(&self, name: &str) -> Command {
         let mut command = self.place.binary_command();
         command.args(["serve", "--config", &format!("{name}.yaml"), "--data", &format!("data-{name}")]);
-        GatewayServer::spawn(command)
+        command
+    }
+
+    /// Starts the node of this name.
+    pub(crate) fn start(&self, name: &str) -> GatewayServer {
+        GatewayServer::spawn(self.node_command(name))
     }
 
     /// Starts the first node, which serves the realm, and then the second.
@@ -126,6 +147,62 @@ pub(crate) fn look(agent: &mut AgentClient, id: u64, thing: &str) {
 /// Reports whether a gate was opened.
 pub(crate) fn is_gate(event: &ApiEvent) -> bool {
     event.name == "gate" && event.data["event"] == "opened"
+}
+
+/// Reads all events of the record from its start. Checks that none is missing, and that none is older than the one before it.
+pub(crate) fn read_record(cluster: &ClusterFixture, node: &GatewayServer, cookie: &str) -> Vec<ApiEvent> {
+    let end = cluster.run_at("a", &["audit", "verify"])["records"].as_u64().unwrap();
+    let mut stream = ApiEvents::open(&node.address, "?after=start", &[("cookie", cookie)]).unwrap();
+    let is_end = |event: &ApiEvent| event.data["lsn"].as_u64() >= Some(end);
+    let mut events = stream.read_until(is_end);
+    events.retain(|event| event.data["lsn"].is_u64());
+    let positions: Vec<u64> = events.iter().filter_map(|event| event.data["lsn"].as_u64()).collect();
+    assert_eq!(positions, (1..=end).collect::<Vec<_>>());
+    let times: Vec<&str> = events.iter().map(|event| event.data["at"].as_str().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    events
+}
+
+/// Turns a lamp. Returns the reply.
+pub(crate) fn turn_lamp(agent: &mut AgentClient, number: u64) -> Value {
+    agent.call_tool(number, "turn", json!({ "thing": format!("lamp{number}") }))
+}
+
+/// Turns one lamp after the other until that works. Returns the number of the last one.
+pub(crate) fn turn_next_lamp(gateway: &GatewayServer, first: u64) -> u64 {
+    (first..).find(|number| try_turn_lamp(gateway, *number)).unwrap()
+}
+
+/// Turns a lamp on a connection of its own. Returns false if the call was refused, or the connection was cut.
+fn try_turn_lamp(gateway: &GatewayServer, number: u64) -> bool {
+    let Some(mut agent) = AgentClient::try_connect_at(&gateway.address) else { return false };
+    let auth = json!({ "jsonrpc": "2.0", "method": "auth", "params": { "token": AGENT_TOKEN }, "id": "auth-1" });
+    let params = json!({ "tool": "turn", "args": { "thing": format!("lamp{number}") } });
+    let call = json!({ "jsonrpc": "2.0", "method": "tool_request", "params": params, "id": number });
+    agent.try_send_frame(auth.to_string());
+    agent.try_send_frame(call.to_string());
+    while let AgentSocketEvent::Frame(frame) = agent.next() {
+        if frame["id"] == number {
+            return frame["result"]["status"] == "executed";
+        }
+    }
+    false
+}
+
+/// Checks that each of these lamps was turned once, and no lamp up to `last` more often.
+pub(crate) fn check_lamps(cluster: &ClusterFixture, turned: impl IntoIterator<Item = u64>, last: u64) {
+    let count = |number: u64| cluster.place.service.request_count(&format!("/turn/lamp{number}"));
+    for number in turned {
+        assert_eq!(count(number), 1, "{number}");
+    }
+    for number in 0..=last {
+        assert!(count(number) <= 1, "{number}");
+    }
+}
+
+/// Returns the ids of events.
+pub(crate) fn event_ids(events: &[ApiEvent]) -> Vec<&str> {
+    events.iter().map(|event| event.id.as_deref().unwrap()).collect()
 }
 
 /// Takes the reply to the first request, which came while the agent was away or comes now.

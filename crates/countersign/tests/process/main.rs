@@ -11,6 +11,7 @@ mod beginner_mistakes;
 mod book;
 mod clocks_and_timeouts;
 mod cluster;
+mod cluster_crashes;
 mod cluster_fixture;
 mod codex_proxy;
 mod completions;
