@@ -12,6 +12,7 @@ mod book;
 mod clocks_and_timeouts;
 mod cluster;
 mod cluster_crashes;
+mod cluster_faulty_line;
 mod cluster_fixture;
 mod codex_proxy;
 mod completions;
@@ -33,6 +34,7 @@ mod mcp_questions;
 mod mcp_servers;
 mod operations;
 mod packaged_unit;
+mod postgres_faulty_line;
 #[path = "../../../store/tests/postgres/proxy.rs"]
 mod postgres_proxy;
 #[allow(clippy::print_stderr, reason = "it says why a test does nothing")]
