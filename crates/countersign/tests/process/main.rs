@@ -11,6 +11,7 @@ mod beginner_mistakes;
 mod book;
 mod clocks_and_timeouts;
 mod cluster;
+mod cluster_clocks;
 mod cluster_crashes;
 mod cluster_faulty_line;
 mod cluster_fixture;
