@@ -13,6 +13,7 @@ mod clocks_and_timeouts;
 mod cluster;
 mod cluster_clocks;
 mod cluster_crashes;
+mod cluster_failover;
 mod cluster_faulty_line;
 mod cluster_fixture;
 mod codex_proxy;
@@ -41,6 +42,8 @@ mod postgres_proxy;
 #[allow(clippy::print_stderr, reason = "it says why a test does nothing")]
 #[path = "../../../store/tests/postgres/server.rs"]
 mod postgres_server;
+#[allow(clippy::print_stderr, reason = "it says why a test does nothing")]
+mod postgres_standby;
 mod postgres_storage;
 mod proxied_agent;
 mod recorded_sessions;

@@ -53,6 +53,12 @@ impl PostgresServer {
 
     /// Starts a server for one test, after `prepare` has put files into its folder.
     pub(crate) fn start(settings: &[&str], prepare: impl FnOnce(&Path)) -> Option<Self> {
+        Self::start_by(&[], settings, prepare)
+    }
+
+    /// Starts it by a command that gets the folder, and then the command line of the server's keeper. Such a command changes to the user of
+    /// the server itself.
+    pub(crate) fn start_by(by: &[&str], settings: &[&str], prepare: impl FnOnce(&Path)) -> Option<Self> {
         let Some(binaries) = find_binaries() else {
             eprintln!("skipped: PostgreSQL is not installed (no initdb on the PATH or in /usr/lib/postgresql)");
             return None;
@@ -73,7 +79,20 @@ impl PostgresServer {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mut child = as_user(&mut Command::new("sh"), owner)
+        Some(Self::run_folder(folder, &binaries, by, settings))
+    }
+
+    /// Starts the server of a folder that has its files.
+    pub(crate) fn run_folder(folder: PathBuf, binaries: &Path, by: &[&str], settings: &[&str]) -> Self {
+        let mut command = match by {
+            [] => Command::new("sh"),
+            [program, arguments @ ..] => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(&folder).arg("sh");
+                command
+            }
+        };
+        let mut child = as_user(&mut command, if by.is_empty() { server_user() } else { None })
             .args(["-c", KEEPER, "keeper"])
             .arg(&folder)
             .arg(binaries.join("postgres"))
@@ -88,7 +107,7 @@ impl PostgresServer {
         let keeper = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let beside = binaries.join("psql");
         let psql = if beside.exists() { beside } else { PathBuf::from("psql") };
-        Some(Self { folder, psql, keeper: Mutex::new(keeper), databases: AtomicU32::new(0), _child: child })
+        Self { folder, psql, keeper: Mutex::new(keeper), databases: AtomicU32::new(0), _child: child }
     }
 
     /// Ends the server as a power cut would.
@@ -146,7 +165,7 @@ impl PostgresServer {
 }
 
 /// Returns the folder with the programs of the server.
-fn find_binaries() -> Option<PathBuf> {
+pub(crate) fn find_binaries() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -155,7 +174,7 @@ fn find_binaries() -> Option<PathBuf> {
 }
 
 /// Returns the user of the server: the server refuses to run as root.
-fn server_user() -> Option<(u32, u32)> {
+pub(crate) fn server_user() -> Option<(u32, u32)> {
     if !Uid::effective().is_root() {
         return None;
     }
@@ -163,7 +182,8 @@ fn server_user() -> Option<(u32, u32)> {
     found.map(|user| (user.uid.as_raw(), user.gid.as_raw()))
 }
 
-fn as_user(command: &mut Command, owner: Option<(u32, u32)>) -> &mut Command {
+/// Makes a command run as the user of the server.
+pub(crate) fn as_user(command: &mut Command, owner: Option<(u32, u32)>) -> &mut Command {
     match owner {
         Some((uid, gid)) => command.uid(uid).gid(gid),
         None => command,

@@ -70,6 +70,15 @@ impl AgentClient {
         }
     }
 
+    /// Connects to an address; none if the connection is refused or cut.
+    pub fn try_connect_at(address: &str) -> Option<Self> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (socket, _) = tungstenite::client(format!("ws://{address}"), stream).ok()?;
+        Some(Self { socket, early: Vec::new() })
+    }
+
     /// Connects and authenticates.
     pub fn connect_authenticated(gateway: &GatewayServer, token: &str) -> Self {
         let mut agent = Self::connect(gateway);
