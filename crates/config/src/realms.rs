@@ -20,7 +20,6 @@ const OF_PROCESS: &[&str] = &["realms", "gateway", "log", "rate_limit"];
 /// Settings that the configuration of a realm leaves to that of the process.
 const NOT_OF_REALM: &[&[&str]] = &[
     &["realms"],
-    &["cluster"],
     &["log"],
     &["gateway", "host"],
     &["gateway", "port"],
@@ -29,6 +28,8 @@ const NOT_OF_REALM: &[&[&str]] = &[
     &["gateway", "health_host"],
     &["rate_limit", "max_connections"],
 ];
+/// Refusal of a node with several realms.
+const NO_CLUSTER: &str = "a node of a cluster serves one realm: run a node of its own for each realm";
 /// Longest name of a realm.
 const LONGEST_NAME: usize = 63;
 
@@ -55,7 +56,9 @@ pub(super) fn read_realms(
         return Vec::new();
     }
     for (key, section) in root.members().unwrap_or_default() {
-        if !OF_PROCESS.contains(&key) && load::TOP.contains(&key) {
+        if key == "cluster" {
+            section.report_refusal(NO_CLUSTER);
+        } else if !OF_PROCESS.contains(&key) && load::TOP.contains(&key) {
             section.report_refusal("belongs to the configuration of a realm: this file lists realms");
         }
     }
@@ -134,6 +137,9 @@ fn read_realm(
     let notes = FileDiagnostics::for_file(file);
     let value = value::read_value(&load::config_text(Some(file), &notes), &notes, Some(environment));
     let root = ConfigField::root(&notes, value.as_ref());
+    if root.has_key("cluster") {
+        root.at("cluster").report_refusal(NO_CLUSTER);
+    }
     for path in NOT_OF_REALM {
         let is_there = path.iter().try_fold(root.clone(), |place, key| place.has_key(key).then(|| place.at(key)));
         if let Some(place) = is_there {

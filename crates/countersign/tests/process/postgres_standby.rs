@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use nix::unistd::{Gid, Uid, chown};
 
-use crate::postgres_server::{PostgresServer, as_user, find_binaries, server_user};
+use crate::postgres_server::{PostgresServer, as_user, client_program, find_binaries, server_user};
 
 /// Mounts a disk of this size at `small` in the folder, seen only by the server, and removes both at the end of the keeper.
 const WITH_DISK: &str = r#"
@@ -24,7 +24,7 @@ impl PostgresServer {
         if let Some((uid, gid)) = owner {
             chown(&folder, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).unwrap();
         }
-        let copied = as_user(&mut Command::new(binaries.join("pg_basebackup")), owner)
+        let copied = as_user(&mut Command::new(client_program(&binaries, "pg_basebackup")), owner)
             .args([
                 "--write-recovery-conf",
                 "--wal-method=stream",

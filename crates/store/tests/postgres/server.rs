@@ -105,8 +105,7 @@ impl PostgresServer {
             .spawn()
             .unwrap();
         let keeper = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let beside = binaries.join("psql");
-        let psql = if beside.exists() { beside } else { PathBuf::from("psql") };
+        let psql = client_program(binaries, "psql");
         Self { folder, psql, keeper: Mutex::new(keeper), databases: AtomicU32::new(0), _child: child }
     }
 
@@ -171,6 +170,12 @@ pub(crate) fn find_binaries() -> Option<PathBuf> {
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     folders.extend(debian.map(|version| version.path().join("bin")));
     folders.into_iter().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
+}
+
+/// Returns the path of a program of clients, which may be in another folder than those of the server.
+pub(crate) fn client_program(binaries: &Path, name: &str) -> PathBuf {
+    let beside = binaries.join(name);
+    if beside.exists() { beside } else { PathBuf::from(name) }
 }
 
 /// Returns the user of the server: the server refuses to run as root.
