@@ -113,16 +113,16 @@ async fn serve_request(State(route): State<Arc<McpRoute>>, mut request: Request)
     // A lost reply is fetched by the same call, repeated: no client reports what of a resumed stream arrived.
     request.headers_mut().remove(LAST_EVENT);
     let shown = credentials(request.headers());
-    let delivery = Delivery::default();
+    let delivery = AbandonOnDrop(Delivery::default());
     let origin = RequestOrigin {
         requester: route.adapter.requester(&principal),
-        delivery: delivery.clone(),
+        delivery: delivery.0.clone(),
         is_repeated: false,
     };
     let refusal = RefusalSlot::default();
     request.extensions_mut().insert(origin);
     // The stream of its session abandons it if the session ends before the reply.
-    request.extensions_mut().insert(delivery.clone());
+    request.extensions_mut().insert(delivery.0.clone());
     request.extensions_mut().insert(refusal.clone());
     let response = Box::pin(route.service.handle(request)).await.map(Body::new);
     match refusal.take() {
@@ -166,10 +166,19 @@ fn problem(status: StatusCode, text: &str) -> Response {
     reply::json(status, &json!({ "jsonrpc": "2.0", "error": { "code": -32000, "message": text } })).into_response()
 }
 
+/// Delivery that is abandoned if the client goes before its request is answered, or before it has taken the whole reply.
+struct AbandonOnDrop(Delivery);
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
 /// Body that reports whether the connection took all of it.
 struct DeliveredBody {
     frames: BodyDataStream,
-    delivery: Delivery,
+    delivery: AbandonOnDrop,
     /// Cancelled when the gateway cuts replies off.
     end: CancellationToken,
     /// Lets the close wait for the reply to a request.
@@ -183,15 +192,9 @@ impl Stream for DeliveredBody {
         let frame = std::task::ready!(Pin::new(&mut self.frames).poll_next(context));
         if frame.is_none() {
             // A reply that was cut off is fetched by the same call, repeated.
-            if self.end.is_cancelled() { self.delivery.abandon() } else { self.delivery.confirm() }
+            if self.end.is_cancelled() { self.delivery.0.abandon() } else { self.delivery.0.confirm() }
         }
         Poll::Ready(frame)
-    }
-}
-
-impl Drop for DeliveredBody {
-    fn drop(&mut self) {
-        self.delivery.abandon();
     }
 }
 

@@ -154,13 +154,13 @@ mod tests {
             all.push(begin(&sessions, "token:ci").await.0);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        assert!(sessions.manager.admit(&all[0], &id).await.is_ok());
+        assert!(sessions.manager.admit(&all[0], &id, None).await.is_ok());
         let (newest, is_added) = begin(&sessions, "token:ci").await;
         let known = |session: &Arc<str>| sessions.is_of(session, &principal) && sessions.manager.is_known(session);
         assert!(is_added && known(&newest));
         assert_eq!((known(&all[0]), known(&all[1]), known(&all[2])), (true, false, true));
         for session in all[2..].iter().chain([&newest]) {
-            assert!(sessions.manager.admit(session, &id).await.is_ok());
+            assert!(sessions.manager.admit(session, &id, None).await.is_ok());
         }
         let (refused, is_added) = begin(&sessions, "token:ci").await;
         assert!(!is_added && !known(&refused) && known(&all[0]));
@@ -172,6 +172,6 @@ mod tests {
         let sessions = HttpSessions::new(Duration::from_secs(1));
         let (session, _) = begin(&sessions, "token:ci").await;
         assert!(sessions.manager.stop_if_idle(&session));
-        assert!(sessions.manager.admit(&session, &RequestId::Number(1)).await.is_err());
+        assert!(sessions.manager.admit(&session, &RequestId::Number(1), None).await.is_err());
     }
 }

@@ -84,14 +84,19 @@ impl From<LocalSessionManagerError> for SessionError {
     }
 }
 
-/// Reply of a request that is on its way. The token is cancelled once the session has sent it.
-type OutgoingReply = Option<CancellationToken>;
+/// Request without a reply.
+struct OpenRequest {
+    /// Delivery of its outcome.
+    delivery: Option<Delivery>,
+    /// Its reply is on the way. Cancelled once the session has sent it.
+    outgoing: Option<CancellationToken>,
+}
 
 /// Requests of one session.
 pub(super) struct SessionRequests {
     /// The open ones. `None` once the session is to end.
-    open: Mutex<Option<OpenRequests<OutgoingReply>>>,
-    /// Reason why the session ended, if it did not end by itself.
+    open: Mutex<Option<OpenRequests<OpenRequest>>>,
+    /// Reason why the session ended, once it is closed.
     end: OnceLock<&'static str>,
 }
 
@@ -105,6 +110,19 @@ impl SessionRequests {
         if let Some(open) = self.open.lock().as_mut() {
             open.finish(id);
         }
+    }
+
+    /// Ends the waits of all requests whose reply is not on its way: what is decided later is for the same calls repeated.
+    fn abandon_waits(&self) {
+        if let Some(open) = self.open.lock().as_mut() {
+            let waiting = open.drain().filter(|request| request.outgoing.is_none());
+            waiting.filter_map(|request| request.delivery).for_each(|delivery| delivery.abandon());
+        }
+    }
+
+    /// Reports whether the client gets no reply to a request: it cancelled it, or the end of the stream has the reason.
+    fn is_without_reply(&self, id: &RequestId) -> bool {
+        self.end.get().is_some() || self.open.lock().as_ref().is_some_and(|open| open.is_cancelled(id))
     }
 
     /// Returns the reason why a request gets no reply after the end of its stream. None if the client cancelled it.
@@ -156,14 +174,22 @@ impl HttpSessionManager {
         &self,
         session: &SessionId,
         id: &RequestId,
+        delivery: Option<Delivery>,
     ) -> Result<Arc<SessionRequests>, SessionRefusal> {
         let requests = self.requests.lock().get(session).cloned().ok_or(SessionRefusal::Ended)?;
-        let outgoing = requests.open.lock().as_mut().and_then(|open| open.value_mut(id)?.clone());
+        let outgoing = requests.open.lock().as_mut().and_then(|open| open.value_mut(id)?.outgoing.clone());
         if let Some(replied) = outgoing {
             // The client may have read the reply already, and use its id again.
             replied.cancelled().await;
         }
-        requests.open.lock().as_mut().ok_or(SessionRefusal::Ended)?.admit(id, None).map_err(SessionRefusal::Fault)?;
+        let request = OpenRequest { delivery, outgoing: None };
+        requests
+            .open
+            .lock()
+            .as_mut()
+            .ok_or(SessionRefusal::Ended)?
+            .admit(id, request)
+            .map_err(SessionRefusal::Fault)?;
         Ok(requests)
     }
 }
@@ -192,7 +218,12 @@ impl SessionManager for HttpSessionManager {
     }
 
     async fn close_session(&self, session: &SessionId) -> Result<(), SessionError> {
-        self.requests.lock().remove(session);
+        let ended = self.requests.lock().remove(session);
+        if let Some(requests) = ended {
+            requests.end.get_or_init(|| ENDED);
+            // The streams of lost connections are gone, and others may not be read.
+            requests.abandon_waits();
+        }
         Ok(self.local.close_session(session).await?)
     }
 
@@ -207,7 +238,7 @@ impl SessionManager for HttpSessionManager {
         let parts = request.request.extensions().get::<Parts>();
         let delivery = parts.and_then(|parts| parts.extensions.get::<Delivery>()).cloned();
         let slot = parts.and_then(|parts| parts.extensions.get::<RefusalSlot>()).cloned();
-        let requests = match self.admit(session, &id).await {
+        let requests = match self.admit(session, &id, delivery.clone()).await {
             Ok(requests) => requests,
             Err(refusal) => {
                 if let Some(slot) = slot {
@@ -273,15 +304,19 @@ impl Transport<RoleServer> for SessionTransport {
         let (requests, replied) = (Arc::clone(&self.requests), CancellationToken::new());
         if let Some(id) = &id
             && let Some(open) = requests.open.lock().as_mut()
-            && let Some(outgoing) = open.value_mut(id)
+            && let Some(request) = open.value_mut(id)
         {
-            *outgoing = Some(replied.clone());
+            request.outgoing = Some(replied.clone());
         }
-        let sent = self.transport.send(message);
+        let is_unwanted = id.as_ref().is_some_and(|id| requests.is_without_reply(id));
+        let sent = if is_unwanted { None } else { Some(self.transport.send(message)) };
         async move {
             let _replied = replied.drop_guard();
             // The session has forgotten the id once this is ready.
-            let sent = sent.await;
+            let sent = match sent {
+                Some(sent) => sent.await,
+                None => Ok(()),
+            };
             id.iter().for_each(|id| requests.finish(id));
             sent
         }

@@ -107,7 +107,7 @@ enum RequestState {
 }
 
 impl<P: ProgressSink> ForeignCall<'_, P> {
-    /// Runs the call.
+    /// Runs the call. It ends when it is cancelled, and when its delivery is over: the request stays.
     pub async fn run(mut self) -> Result<CallOutcome, CallProblem> {
         if !self.requester.window.lock().try_count(self.calls.clock.now()) {
             return Err(CallProblem::RateLimited);
@@ -125,6 +125,10 @@ impl<P: ProgressSink> ForeignCall<'_, P> {
             };
             let outcome = self.wait_for_outcome(&source, call).await?;
             self.check_denials(&outcome).await?;
+            // The outcome stays for the same call repeated: recorded as delivered, a decision would be lost.
+            if self.delivery.is_over() {
+                return Err(CallProblem::Cancelled(outcome.gate));
+            }
             // What rules decided, each identical call may act on.
             let sharing = if outcome.gate.is_some() { self.sharing } else { OutcomeSharing::All };
             if let Some(receipt) = self.calls.receipts.begin_delivery(&self.requester.session, outcome.call, sharing) {
@@ -175,7 +179,7 @@ impl<P: ProgressSink> ForeignCall<'_, P> {
 
     async fn wait_for_outcome(&mut self, source: &CommandSource, call: CallId) -> Result<CallOutcome, CallProblem> {
         // Before the look at the state, so that no end is missed between.
-        let mut routed = self.calls.outcomes.wait_for_call(call, self.sharing);
+        let mut routed = self.calls.outcomes.wait_for_call(call, self.sharing, self.delivery);
         match self.read_request(source, call).await? {
             RequestState::Delivered { gate: Some(_), .. } if self.sharing == OutcomeSharing::One => {
                 drop(routed);
@@ -206,6 +210,9 @@ impl<P: ProgressSink> ForeignCall<'_, P> {
         let mut closing = self.calls.closing.subscribe();
         let problem = loop {
             tokio::select! {
+                // A call without a client takes no outcome. Of an outcome and a cancellation at the same time, the outcome counts.
+                biased;
+                () = self.delivery.wait_over() => break CallProblem::Cancelled(self.calls.outcomes.gate_of(call)),
                 outcome = &mut routed => match outcome {
                     Ok(outcome) => return Ok(outcome),
                     Err(_) => break CallProblem::Superseded,
@@ -359,6 +366,8 @@ fn problem_of(refused: &OwnerError) -> CallProblem {
 
 #[cfg(test)]
 mod tests {
+    mod delivery;
+
     use std::{cell::Cell, collections::BTreeSet};
 
     use super::unused_number;

@@ -17,6 +17,7 @@ use countersign_core::{
 use countersign_runtime::{CommandSource, OwnerError};
 use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::sleep};
+use tokio_util::sync::CancellationToken;
 
 /// Most deliveries that are recorded at once.
 const LARGEST_BATCH: usize = 4096;
@@ -165,20 +166,18 @@ impl Drop for Receipt {
 
 /// Reply to one request of a client, on its way.
 #[derive(Clone, Default)]
-pub struct Delivery(Arc<Mutex<DeliveryState>>);
-
-#[derive(Default)]
-struct DeliveryState {
-    receipt: Option<Receipt>,
-    is_over: bool,
+pub struct Delivery {
+    receipt: Arc<Mutex<Option<Receipt>>>,
+    /// Cancelled once the connection has taken the reply, or cannot take it any more.
+    over: CancellationToken,
 }
 
 impl Delivery {
     /// Attaches the outcome that the reply has. If the client has gone, the outcome is released at once.
     pub fn attach(&self, receipt: Receipt) {
-        let mut state = self.0.lock();
-        if !state.is_over {
-            state.receipt = Some(receipt);
+        let mut attached = self.receipt.lock();
+        if !self.over.is_cancelled() {
+            *attached = Some(receipt);
         }
     }
 
@@ -189,15 +188,25 @@ impl Delivery {
         }
     }
 
-    /// Records that the reply cannot be delivered any more.
+    /// Records that the reply cannot be delivered any more, and ends the wait of its call.
     pub fn abandon(&self) {
         drop(self.end());
     }
 
+    /// Reports whether the reply was taken, or cannot be delivered any more.
+    pub fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Waits until the reply was taken, or cannot be delivered any more.
+    pub(crate) async fn wait_over(&self) {
+        self.over.cancelled().await;
+    }
+
     fn end(&self) -> Option<Receipt> {
-        let mut state = self.0.lock();
-        state.is_over = true;
-        state.receipt.take()
+        let mut attached = self.receipt.lock();
+        self.over.cancel();
+        attached.take()
     }
 }
 

@@ -12,7 +12,7 @@ use countersign_runtime::OwnerHandle;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
-use crate::delivery::OutcomeSharing;
+use crate::delivery::{Delivery, OutcomeSharing};
 
 /// Outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,21 @@ struct RouterState {
 #[derive(Default)]
 struct WaitedCall {
     gate: Option<GateId>,
-    waiting: Vec<(OutcomeSharing, oneshot::Sender<CallOutcome>)>,
+    waiting: Vec<WaitingRequest>,
+}
+
+/// Request that waits for the outcome of a call.
+struct WaitingRequest {
+    sharing: OutcomeSharing,
+    delivery: Delivery,
+    outcome: oneshot::Sender<CallOutcome>,
+}
+
+impl WaitingRequest {
+    /// Sends the outcome. False if the client has gone, also if its request does not know that yet.
+    fn send(self, outcome: &CallOutcome) -> bool {
+        !self.delivery.is_over() && self.outcome.send(outcome.clone()).is_ok()
+    }
 }
 
 /// Fact that somebody may wait for.
@@ -96,12 +110,17 @@ impl OutcomeRouter {
     }
 
     /// Waits for the outcome of a call. The sender is dropped if another identical call gets it.
-    pub(crate) fn wait_for_call(&self, call: CallId, sharing: OutcomeSharing) -> oneshot::Receiver<CallOutcome> {
+    pub(crate) fn wait_for_call(
+        &self,
+        call: CallId,
+        sharing: OutcomeSharing,
+        delivery: &Delivery,
+    ) -> oneshot::Receiver<CallOutcome> {
         let (sender, outcome) = oneshot::channel();
         let mut state = self.0.lock();
         let waited = state.calls.entry(call).or_default();
-        waited.waiting.retain(|(_, waiting)| !waiting.is_closed());
-        waited.waiting.push((sharing, sender));
+        waited.waiting.retain(|waiting| !waiting.outcome.is_closed());
+        waited.waiting.push(WaitingRequest { sharing, delivery: delivery.clone(), outcome: sender });
         outcome
     }
 
@@ -119,7 +138,7 @@ impl OutcomeRouter {
     pub(crate) fn forget_closed(&self, call: CallId) {
         let mut state = self.0.lock();
         let Some(waited) = state.calls.get_mut(&call) else { return };
-        waited.waiting.retain(|(_, waiting)| !waiting.is_closed());
+        waited.waiting.retain(|waiting| !waiting.outcome.is_closed());
         if waited.waiting.is_empty() {
             state.calls.remove(&call);
         }
@@ -147,21 +166,27 @@ impl OutcomeRouter {
         self.0.lock().calls.get(&call).and_then(|waited| waited.gate)
     }
 
+    /// Returns the number of requests that wait for a call.
+    #[cfg(test)]
+    pub(crate) fn count_waiting(&self, call: CallId) -> usize {
+        self.0.lock().calls.get(&call).map_or(0, |waited| waited.waiting.len())
+    }
+
     fn route_outcome(&self, call: CallId, end: CallEnd, content: &Arc<str>) {
         let Some(WaitedCall { gate, mut waiting }) = self.0.lock().calls.remove(&call) else { return };
         let outcome = CallOutcome { call, gate, end, content: Arc::clone(content) };
         // What a person decided once is acted on once, by the call that came last: an earlier one may be of a lost connection.
-        if gate.is_some() && waiting.iter().any(|(sharing, _)| *sharing == OutcomeSharing::One) {
-            while let Some((_, sender)) = waiting.pop() {
-                if sender.send(outcome.clone()).is_ok() {
+        if gate.is_some() && waiting.iter().any(|waiting| waiting.sharing == OutcomeSharing::One) {
+            while let Some(last) = waiting.pop() {
+                if last.send(&outcome) {
                     return;
                 }
             }
             return;
         }
-        for (_, sender) in waiting {
+        for waiting in waiting {
             // The same call repeated finds it in the state.
-            let _ = sender.send(outcome.clone());
+            let _ = waiting.send(&outcome);
         }
     }
 
@@ -194,7 +219,7 @@ mod tests {
     };
     use uuid::Uuid;
 
-    use super::{OutcomeRouter, OutcomeSharing};
+    use super::{Delivery, OutcomeRouter, OutcomeSharing};
 
     const DONE: CallEnd = CallEnd::Done { error: false };
 
@@ -205,7 +230,7 @@ mod tests {
     #[test]
     fn all_identical_calls_get_the_outcome_of_one_action() {
         let router = OutcomeRouter::default();
-        let mut waits = [0; 2].map(|_| router.wait_for_call(call(), OutcomeSharing::All));
+        let mut waits = [0; 2].map(|_| router.wait_for_call(call(), OutcomeSharing::All, &Delivery::default()));
         router.note_gate(call(), GateId::new(Uuid::from_u128(2)));
         router.route_outcome(call(), DONE, &"[]".into());
         assert!(waits.iter_mut().all(|wait| wait.try_recv().is_ok_and(|outcome| outcome.gate.is_some())));
@@ -214,7 +239,7 @@ mod tests {
     #[test]
     fn a_persons_decision_goes_to_the_last_of_identical_calls() {
         let router = OutcomeRouter::default();
-        let mut waits = [0; 3].map(|_| router.wait_for_call(call(), OutcomeSharing::One));
+        let mut waits = [0; 3].map(|_| router.wait_for_call(call(), OutcomeSharing::One, &Delivery::default()));
         router.note_gate(call(), GateId::new(Uuid::from_u128(2)));
         waits[2].close();
         router.route_outcome(call(), DONE, &"".into());
@@ -222,9 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn a_persons_decision_passes_a_call_that_is_abandoned_and_does_not_know_it_yet() {
+        let router = OutcomeRouter::default();
+        let deliveries = [Delivery::default(), Delivery::default()];
+        let mut waits =
+            deliveries.each_ref().map(|delivery| router.wait_for_call(call(), OutcomeSharing::One, delivery));
+        router.note_gate(call(), GateId::new(Uuid::from_u128(2)));
+        deliveries[1].abandon();
+        router.route_outcome(call(), DONE, &"".into());
+        assert_eq!(waits.each_mut().map(|wait| wait.try_recv().is_ok()), [true, false]);
+    }
+
+    #[test]
     fn what_rules_allow_goes_to_every_identical_call() {
         let router = OutcomeRouter::default();
-        let mut waits = [0; 2].map(|_| router.wait_for_call(call(), OutcomeSharing::One));
+        let mut waits = [0; 2].map(|_| router.wait_for_call(call(), OutcomeSharing::One, &Delivery::default()));
         router.route_outcome(call(), DONE, &"".into());
         assert_eq!(waits.each_mut().map(|wait| wait.try_recv().is_ok()), [true, true]);
     }
@@ -232,7 +269,7 @@ mod tests {
     #[test]
     fn requests_that_are_gone_leave_nothing() {
         let router = OutcomeRouter::default();
-        drop(router.wait_for_call(call(), OutcomeSharing::All));
+        drop(router.wait_for_call(call(), OutcomeSharing::All, &Delivery::default()));
         router.forget_closed(call());
         assert!(router.0.lock().calls.is_empty());
     }

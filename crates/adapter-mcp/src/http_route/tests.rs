@@ -39,17 +39,12 @@ impl Client {
     }
 
     async fn post(&self, message: Value) -> Response {
-        let caller = HttpCaller {
-            principal: PrincipalId::new("token:ci"),
-            name: "ci".to_owned(),
-            via: AuthMethod::Token { scopes: vec![TokenScope::Call] },
-        };
         let mut request = Request::builder()
             .method(Method::POST)
             .header("host", "localhost")
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
-            .extension(caller);
+            .extension(caller());
         if let Some(session) = &self.session {
             request = request.header(SESSION, session).header("mcp-protocol-version", "2025-11-25");
         } else if message["params"]["_meta"].is_object() {
@@ -58,6 +53,23 @@ impl Client {
         }
         let request = request.body(Body::from(message.to_string())).unwrap();
         serve_request(State(Arc::clone(&self.route)), request).await
+    }
+
+    /// Ends the session.
+    async fn delete(&self) -> Response {
+        let request = Request::builder().method(Method::DELETE).header("host", "localhost").extension(caller());
+        let request = request.header(SESSION, self.session.as_deref().unwrap());
+        let request = request.header("mcp-protocol-version", "2025-11-25").body(Body::empty()).unwrap();
+        serve_request(State(Arc::clone(&self.route)), request).await
+    }
+}
+
+/// Returns the client that the guard of the route has found.
+fn caller() -> HttpCaller {
+    HttpCaller {
+        principal: PrincipalId::new("token:ci"),
+        name: "ci".to_owned(),
+        via: AuthMethod::Token { scopes: vec![TokenScope::Call] },
     }
 }
 
@@ -103,7 +115,7 @@ async fn a_reply_reaches_the_call_that_it_answers_and_no_other_with_its_id() {
 }
 
 #[tokio::test]
-async fn an_id_stays_used_after_a_lost_connection_and_after_a_cancellation() {
+async fn an_id_is_free_after_a_lost_connection_and_stays_used_after_a_cancellation() {
     let fixture = Fixture::open().await;
     let client = Client::new(&fixture).initialize().await;
     drop(client.post(ask(1, "lost", &Value::Null)).await);
@@ -112,8 +124,10 @@ async fn an_id_stays_used_after_a_lost_connection_and_after_a_cancellation() {
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } });
     assert_eq!(client.post(cancel).await.status(), 202);
     assert_eq!(text(cancelled).await, "");
-    for id in [1, 2] {
-        assert_used(client.post(ask(id, "drop the database", &Value::Null)).await).await;
+    assert_used(client.post(ask(2, "drop the database", &Value::Null)).await).await;
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    while client.post(ping.clone()).await.status() != 200 {
+        tokio::task::yield_now().await;
     }
     // The same calls with new ids get the decisions.
     let repeated =
@@ -164,13 +178,8 @@ async fn the_close_answers_every_call_that_waits() {
 async fn a_stream_without_requests_ends_with_the_gateway() {
     let fixture = Fixture::open().await;
     let client = Client::new(&fixture).initialize().await;
-    let caller = HttpCaller {
-        principal: PrincipalId::new("token:ci"),
-        name: "ci".to_owned(),
-        via: AuthMethod::Token { scopes: vec![TokenScope::Call] },
-    };
     let request = Request::builder().header("host", "localhost").header("accept", "text/event-stream");
-    let request = request.header(SESSION, client.session.as_deref().unwrap()).extension(caller);
+    let request = request.header(SESSION, client.session.as_deref().unwrap()).extension(caller());
     let stream = serve_request(State(Arc::clone(&client.route)), request.body(Body::empty()).unwrap()).await;
     assert_eq!(stream.status(), 200);
     fixture.adapter.close();
@@ -204,4 +213,34 @@ async fn a_call_whose_session_ends_gets_the_reason_and_its_outcome_in_the_next_o
     }
     let decision = text(again).await;
     assert!(decision.contains(r#""decision":"allow""#), "{decision}");
+}
+
+#[tokio::test]
+async fn a_decision_whose_client_has_gone_goes_to_the_same_call_repeated() {
+    for (case, is_closed, is_ended) in
+        [("connection closed", true, false), ("session ended", false, true), ("both", true, true)]
+    {
+        let fixture = Fixture::open().await;
+        let client = Client::new(&fixture);
+        let session = client.initialize().await;
+        let mut waiting = Some(session.post(ask(1, "deploy", &Value::Null)).await);
+        wait_gates(&fixture, 1).await;
+        let gate = fixture.pending_gates().await[0];
+        if is_closed {
+            waiting = None;
+        }
+        if is_ended {
+            assert!(session.delete().await.status().is_success(), "{case}");
+        }
+        fixture.allow(gate).await;
+        let again = client.initialize().await.post(ask(1, "deploy", &Value::Null)).await;
+        tokio::select! {
+            decision = text(again) => {
+                let has_gate = decision.contains(&gate.to_string());
+                assert!(has_gate && decision.contains(r#""decision":"allow""#), "{case}: {decision}");
+            }
+            () = wait_gates(&fixture, 1) => panic!("{case}: the decision is lost, and the call waits for another one"),
+        }
+        drop(waiting);
+    }
 }

@@ -174,3 +174,20 @@ fn a_lost_http_connection_leaves_the_outcome_for_the_same_call() {
     assert_eq!(message(&reply)["result"]["isError"], json!(false), "{reply:?}");
     assert_eq!(place.service.request_count("/turn/door"), 1);
 }
+
+#[test]
+fn a_decision_after_the_connection_of_a_session_was_lost_goes_to_the_same_call() {
+    let place = GatewayFixture::new();
+    let gateway = GatewayServer::start(&place);
+    let session = McpHttp::new(&place, &gateway, "ci", "call").begin_session();
+    let ask =
+        |id: u64| request(id, "tools/call", json!({ "name": "request_approval", "arguments": { "action": "deploy" } }));
+    let cut = session.0.open_post("/mcp", &ask(1).to_string());
+    let gate = place.wait_gate();
+    drop(cut);
+    // The id is free once the gateway knows that the client has gone.
+    eventually("end of the wait", || (session.post(&request(1, "ping", json!({}))).status == 200).then_some(()));
+    place.allow_gate(&gate);
+    let reply = message(&session.post(&ask(2)));
+    assert_eq!(reply["result"]["structuredContent"], json!({ "decision": "allow", "gate": gate }), "{reply}");
+}

@@ -64,6 +64,8 @@ impl ProxiedConnection<'_> {
         };
         reader.abort();
         if ended.is_none() {
+            // Before the end of the wait: a decision of this moment is kept for the same call repeated.
+            delivery.abandon();
             cancel.cancel();
             drop((&mut deciding).await);
         }

@@ -437,9 +437,10 @@ async fn answer_hook(
         reply = &mut answering => reply,
         // Its process sends one line and stays: anything else is its end.
         _ = reading.read(&mut rest) => {
+            // Before the end of the wait: a decision of this moment is kept for the same call repeated.
+            delivery.abandon();
             cancel.cancel();
             drop(answering.await);
-            delivery.abandon();
             return Ok(());
         }
     };
