@@ -78,7 +78,7 @@ impl OpenFailure {
 pub(crate) enum RequestFailure {
     /// Nothing of it was sent.
     NotSent(String),
-    /// It was sent, or may have been, and no answer came.
+    /// It was sent, or may have been, and no answer came that can be read.
     Lost(String),
     /// The server answered with an error.
     Refused(String),
@@ -257,6 +257,9 @@ impl Connection {
             Err(ServiceError::McpError(error)) => {
                 open.id = None;
                 let text = self.monitor.show_text(&error.message);
+                if self.monitor.take_unreadable(&id) {
+                    return Err(RequestFailure::Lost(text));
+                }
                 Err(RequestFailure::Refused(format!("{text} (code {})", error.code.0)))
             }
             Err(ServiceError::TransportSend(error)) => {

@@ -4,7 +4,7 @@
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -91,6 +91,8 @@ pub(crate) struct ConnectionMonitor {
 #[derive(Default)]
 struct MonitorState {
     open: BTreeMap<i64, RequestPhase>,
+    /// Requests whose answers cannot be read.
+    unreadable: BTreeSet<i64>,
     /// The highest id of a request so far.
     highest: Option<i64>,
     progress: BTreeMap<i64, ProgressSink>,
@@ -239,6 +241,7 @@ impl ConnectionMonitor {
     /// Gives a request up: what has not left stays here, an answer does not count. True if it may have left.
     pub(crate) fn withdraw(&self, id: i64) -> bool {
         let mut state = self.lock();
+        state.unreadable.remove(&id);
         match state.open.get(&id) {
             Some(RequestPhase::Begun) => {
                 state.open.remove(&id);
@@ -255,6 +258,16 @@ impl ConnectionMonitor {
                 false
             }
         }
+    }
+
+    /// Notes that the answer to an open request cannot be read.
+    pub(crate) fn note_unreadable(&self, id: i64) {
+        self.lock().unreadable.insert(id);
+    }
+
+    /// Returns true once if the answer to a request could not be read.
+    pub(crate) fn take_unreadable(&self, id: &NumberOrString) -> bool {
+        number_of(id).is_some_and(|id| self.lock().unreadable.remove(&id))
     }
 
     /// Hands the progress with this token to `sink` until the guard is dropped.

@@ -104,11 +104,12 @@ where
         self.monitor.admit_message(message)
     }
 
-    /// Returns an error in place of an invalid answer. Any other invalid line is noise, but broken JSON ends the connection.
+    /// Returns an error in place of an invalid answer, whose request counts as lost: the server may have done it. Any other invalid line is noise, but broken JSON ends the connection.
     fn handle_invalid(&self, line: &[u8]) -> Option<ServerJsonRpcMessage> {
         let shown = String::from_utf8_lossy(line);
         match serde_json::from_slice::<MessageHead>(line) {
             Ok(MessageHead { id: Some(id), method: None }) => {
+                self.monitor.note_unreadable(self.monitor.open_request(&id)?);
                 self.failed_answer(&id, "the answer has not the form of a JSON-RPC answer".to_owned())
             }
             Ok(MessageHead { .. }) => {

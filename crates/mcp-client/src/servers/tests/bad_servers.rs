@@ -70,12 +70,38 @@ async fn a_call_ends_with_a_reason_whatever_the_server_sends() {
         (
             "an answer of another form",
             |message| vec![Step::Send(json!({"jsonrpc": "2.0", "id": message["id"], "error": "no"}))],
-            failed("the answer has not the form of a JSON-RPC answer (code -32603)"),
+            in_doubt("the answer has not the form of a JSON-RPC answer"),
         ),
     ];
     for (case, steps, want) in cases {
         let server = calling(steps);
         assert_eq!(call(&server.servers_with(limits())).await, want, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn the_outcome_is_unknown_if_the_answer_cannot_be_read_and_the_connection_stays() {
+    for unreadable in [
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"\ud800"}]}}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[]},"error":null}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[]},"error":{"code":-1,"message":"bad"}}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[]},"result":{"content":[]}}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"structuredContent":{"a":1e999}}}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"error":"no"}"#,
+        r#"{"jsonrpc":"2.0","id":ID,"error":{"code":99999999999,"message":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":ID}"#,
+        r#"{"jsonrpc":"1.0","id":ID,"result":{"content":[]}}"#,
+        r#"{"id":ID,"result":{"content":[]}}"#,
+    ] {
+        let count = AtomicUsize::new(0);
+        let server = calling(move |message| match count.fetch_add(1, Ordering::SeqCst) {
+            0 => vec![raw(unreadable.replace("ID", &message["id"].to_string()) + "\n")],
+            _ => vec![answer(message, text_result("opened"))],
+        });
+        let servers = server.servers();
+        let want = in_doubt("the answer has not the form of a JSON-RPC answer");
+        assert_eq!(call(&servers).await, want, "{unreadable}");
+        assert_eq!((call(&servers).await, server.starts()), (done("opened"), 1), "{unreadable}");
     }
 }
 
