@@ -20,9 +20,10 @@ pub(crate) fn mode_flaw(params: Option<&Value>) -> Option<String> {
     (!is_known).then(|| format!("mode is {}, expected \"form\" or \"url\"", shown(mode)))
 }
 
-/// Returns the flaw in the mode of a request for input within a result.
+/// Returns the flaw in the mode of a request for input within a result that wants input. In any other result the member is not read.
 pub(crate) fn wanted_input_flaw(message: &Value) -> Option<String> {
-    let wanted = message["result"]["inputRequests"].as_object().into_iter().flat_map(Map::values);
+    let result = message.get("result").filter(|result| result["resultType"] == "input_required")?;
+    let wanted = result["inputRequests"].as_object().into_iter().flat_map(Map::values);
     wanted.filter(|request| request["method"] == ELICITATION).find_map(|request| mode_flaw(request.get("params")))
 }
 
@@ -129,7 +130,24 @@ mod tests {
         without["params"].as_object_mut().unwrap().remove("mode");
         let text =
             json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "elicitation\\"}]}});
-        for passing in [request(json!("form")), request(Value::Null), without, wanting(json!("url")), text] {
+        let complete = |kind: Value| {
+            let mut answer = wanting(json!("foo"));
+            answer["result"]["resultType"] = kind;
+            answer["result"]["content"] = json!([{"type": "text", "text": "opened"}]);
+            answer
+        };
+        let mut untyped = complete(Value::Null);
+        untyped["result"].as_object_mut().unwrap().remove("resultType");
+        for passing in [
+            request(json!("form")),
+            request(Value::Null),
+            without,
+            wanting(json!("url")),
+            text,
+            complete(json!("complete")),
+            complete(json!("other")),
+            untyped,
+        ] {
             assert_eq!(refuse_unknown_mode(&passing.to_string()), None, "{passing}");
         }
     }
