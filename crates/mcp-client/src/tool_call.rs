@@ -74,7 +74,8 @@ impl CallOutcome {
     }
 
     fn from_result(result: CallToolResult, limits: &McpLimits) -> Self {
-        let structured = result.structured_content;
+        // Null says nothing: the result is empty then, as one with an empty content.
+        let structured = result.structured_content.filter(|value| !value.is_null());
         let mut content = ContentBuilder::new(limits);
         if let Some(value) = structured.as_ref().filter(|_| result.content.is_empty()) {
             content.push_text(&value.to_string());

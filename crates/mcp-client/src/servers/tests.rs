@@ -130,6 +130,16 @@ async fn a_call_ends_as_the_server_says() {
             },
         ),
         (
+            "structured null",
+            |message, _| answer(message, json!({"structuredContent": null})),
+            CallOutcome::Done { content: vec![], is_error: false, structured: None },
+        ),
+        (
+            "structured null of an error",
+            |message, _| answer(message, json!({"structuredContent": null, "isError": true})),
+            CallOutcome::Done { content: vec![], is_error: true, structured: None },
+        ),
+        (
             "nothing",
             |message, _| answer(message, json!({})),
             failed("the answer is no result of a tool: it has neither content nor structuredContent"),
@@ -151,7 +161,7 @@ async fn a_call_ends_as_the_server_says() {
             },
             in_doubt("the call was not finished: the server wanted input more than 8 times"),
         ),
-    ] as [(&str, fn(&Value, Value) -> Step, CallOutcome); 8]
+    ] as [(&str, fn(&Value, Value) -> Step, CallOutcome); 10]
     {
         let server = calling(move |message| vec![steps(message, text_result("opened"))]);
         assert_eq!(call(&server.servers()).await, want, "{case}");
