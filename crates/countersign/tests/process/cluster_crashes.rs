@@ -58,7 +58,8 @@ fn spawn_allow(cluster: &ClusterFixture, name: &str, gate: &str) -> Child {
 fn find_missed(agent: &mut AgentClient, id: u64, request: u64) -> Option<Value> {
     let listed = agent.pending_results(id);
     let queued = listed["queued"].as_array().unwrap();
-    queued.iter().find(|missed| missed["request_id"] == request.to_string()).cloned()
+    let id = json!(request.to_string());
+    queued.iter().find(|missed| missed["request_id"] == id).cloned()
 }
 
 /// Returns the status of a request that ended while the agent was away, or ends now.

@@ -13,7 +13,7 @@ use countersign_core::{
     tool::ToolSpec,
 };
 use countersign_runtime::{
-    Clock, InboxLane, OwnerHandle, OwnerOptions, ResolvedModel, RunEnvironment, ServiceOutcome,
+    Clock, OwnerHandle, OwnerOptions, ResolvedModel, RunEnvironment, ServiceOutcome,
     store::MemoryLog,
     system_entropy,
     tools::{self, ToolRegistry},
