@@ -60,7 +60,7 @@ pub use mcp::{McpAuthConfig, McpServerConfig, McpServerOrigin, McpTransportConfi
 pub use misnamed_files::misnamed_files;
 pub use permissions::{ParsedRules, RulesText, read_permissions};
 pub use problem::{ConfigErrors, ConfigFault, ConfigProblem};
-pub use realms::RealmConfig;
+pub use realms::{RealmConfig, check_one_gateway};
 pub use redacted::{hidden_parts, redacted_address, redacted_arguments};
 pub use services::{HealthCheckConfig, ServiceAuthConfig, ServiceConfig};
 pub use settings::{

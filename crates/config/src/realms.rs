@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -11,6 +12,7 @@ use super::{
     config_field::ConfigField,
     diagnostics::FileDiagnostics,
     exposure, load,
+    problem::ConfigErrors,
     settings::{Config, ConfigFlags, GatewayConfig},
     value,
 };
@@ -52,8 +54,14 @@ pub(super) fn read_realms(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Vec<RealmConfig> {
     let place = root.at("realms");
+    place.not_empty("the realms, such as home: realms/home/config.yaml");
     if place.is_absent() {
         return Vec::new();
+    }
+    for (key, limit) in root.at("rate_limit").members().unwrap_or_default() {
+        if key != "max_connections" {
+            limit.report_refusal("belongs to the configuration of a realm: this file lists realms");
+        }
     }
     for (key, section) in root.members().unwrap_or_default() {
         if key == "cluster" {
@@ -75,6 +83,7 @@ pub(super) fn read_realms(
     if members.is_empty() {
         place.report_refusal("expected at least one realm, such as home: realms/home/config.yaml");
     }
+    let of_process = hosts_of(Vec::new(), &process.gateway);
     let mut realms = Vec::new();
     for (name, place) in members {
         check_name(name, &place);
@@ -83,7 +92,7 @@ pub(super) fn read_realms(
             if place.at("config").is_absent() {
                 place.at("config").report_missing();
             }
-            let hosts = place.at("hosts").items().iter().filter_map(load::host_name).collect();
+            let hosts = place.at("hosts").items().iter().filter_map(realm_host).collect();
             (place.at("config").path(), hosts)
         } else {
             if place.has_no_value() {
@@ -94,7 +103,13 @@ pub(super) fn read_realms(
         let Some(file) = file else { continue };
         let mut config = read_realm(place.notes, &file, process, flags, environment);
         let hosts = hosts_of(named, &config.gateway);
-        config.gateway.allowed_hosts.clone_from(&hosts);
+        for host in hosts.iter().filter(|host| of_process.contains(host)) {
+            place.report_refusal(format!("the host name {host} is that of the process, whose realms have paths"));
+        }
+        // It answers below its path under the names of the process, too.
+        config.gateway.allowed_hosts = hosts.iter().chain(&of_process).cloned().collect();
+        let below = || process.gateway.public_url.as_ref().map(|url| format!("{url}/realms/{name}"));
+        config.gateway.public_url = config.gateway.public_url.take().or_else(below);
         realms.push((place, RealmConfig { name: name.to_owned(), hosts, config }));
     }
     check_distinct(&realms);
@@ -115,6 +130,30 @@ pub(super) fn refuse_as_gateway(root: &ConfigField<'_>, flags: &ConfigFlags) {
     });
     let files = files.collect::<Vec<_>>().join(", ");
     place.report_refusal(format!("this file lists realms; name the configuration of one with --config: {files}"));
+}
+
+/// Returns a host name as browsers send it.
+fn realm_host(place: &ConfigField<'_>) -> Option<String> {
+    let host = load::host_name(place)?;
+    if !host.is_ascii() {
+        place.report_refusal("expected the ASCII form of the host name, which begins with xn--");
+    }
+    Some(host)
+}
+
+/// Checks that the file at `path` is the configuration of one gateway, as far as it can be read.
+///
+/// # Errors
+/// The file lists realms, and has no agents or rules of its own.
+pub fn check_one_gateway(path: &Path) -> Result<(), ConfigErrors> {
+    let notes = FileDiagnostics::for_file(path);
+    let any = |_: &str| Some("-".to_owned());
+    let value = value::read_value(&load::config_text(Some(path), &notes), &notes, Some(&any));
+    // Other problems are those of its readers.
+    notes.take_problems();
+    refuse_as_gateway(&ConfigField::root(&notes, value.as_ref()), &ConfigFlags::default());
+    let problems = notes.take_problems();
+    if problems.is_empty() { Ok(()) } else { Err(ConfigErrors(problems)) }
 }
 
 fn check_name(name: &str, place: &ConfigField<'_>) {
@@ -167,10 +206,16 @@ fn read_realm(
 fn hosts_of(named: Vec<String>, gateway: &GatewayConfig) -> Vec<String> {
     let public = gateway.public_url.as_deref().and_then(host_of_url).map(str::to_owned);
     let all = named.into_iter().chain(public).chain(gateway.allowed_hosts.iter().cloned());
-    let mut hosts: Vec<String> = all.map(|host| host.trim_matches(['[', ']']).to_lowercase()).collect();
+    let mut hosts: Vec<String> = all.map(|host| canonical_host(&host)).collect();
     hosts.sort();
     hosts.dedup();
     hosts
+}
+
+/// Returns the one spelling of a host name or an address.
+fn canonical_host(host: &str) -> String {
+    let bare = host.trim_matches(['[', ']']).trim_end_matches('.').to_lowercase();
+    bare.parse::<IpAddr>().map_or(bare, |address| address.to_canonical().to_string())
 }
 
 fn host_of_url(url: &str) -> Option<&str> {
@@ -231,7 +276,17 @@ fn separate(realms: &mut [RealmConfig], process: &Config) {
     let all: Vec<Vec<PathBuf>> = realms.iter().map(|realm| realm_paths(&realm.config)).collect();
     for (at, realm) in realms.iter_mut().enumerate() {
         let others = all.iter().enumerate().filter(|(other, _)| *other != at).flat_map(|(_, paths)| paths.clone());
-        realm.config.other_paths = own.iter().cloned().chain(others).collect();
+        let mut closed: Vec<PathBuf> = own.iter().cloned().chain(others).collect();
+        // The folder of a realm is closed as a whole, unless something of this one is in it.
+        let needed: Vec<PathBuf> = realm_paths(&realm.config).iter().map(|path| whole_path(path)).collect();
+        let folders: Vec<PathBuf> = closed.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
+        closed.extend(folders.into_iter().filter(|folder| {
+            let folder = whole_path(folder);
+            !needed.iter().any(|path| path.starts_with(&folder))
+        }));
+        closed.sort();
+        closed.dedup();
+        realm.config.other_paths = closed;
     }
 }
 
@@ -304,6 +359,7 @@ mod tests {
         for (files, want) in [
             (&[("config.yaml", "realms: {}\n")][..], "config.yaml:1: realms: expected at least one realm"),
             (&[("config.yaml", "realms:\n  Home: a.yaml\n"), ("a.yaml", "")], "realms.Home: expected a name of"),
+            (&[("config.yaml", "realms:\n")], "config.yaml:1: realms: expected the realms"),
             (&[("config.yaml", "realms:\n  a:\n")], "realms.a: expected the path of the realm's configuration"),
             (&[("config.yaml", "realms:\n  a: { hosts: [x] }\n")], "realms.a.config: Missing required config"),
             (

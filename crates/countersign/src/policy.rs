@@ -97,6 +97,9 @@ impl PolicyFiles {
         let rules =
             rules.unwrap_or_else(|| config.as_deref().map(folder_of).unwrap_or_default().join("permissions.yaml"));
         let config = config.or_else(|| config::find_config(&folder_of(&rules)));
+        if let Some(file) = &config {
+            config::check_one_gateway(file).map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+        }
         Ok(Self { rules, config, is_named, adapter })
     }
 

@@ -33,7 +33,6 @@ struct RealmProcess {
     address: PortAddress,
     routes: Arc<RealmRoutes>,
     local_node_auth: LocalNodeAuth,
-    quota: ConnectionQuota,
     /// Grows with each request to reload the rules.
     reloads: watch::Receiver<u64>,
     /// True once the process ends.
@@ -78,14 +77,17 @@ pub async fn serve_realms(
     let (reload_sender, reloads) = watch::channel(0);
     let (closing_sender, closing) = watch::channel(false);
     let (closed_sender, port_closed) = watch::channel(false);
+    let names = config.realms.iter().map(|realm| (realm.name.clone(), realm.hosts.clone()));
     let process = RealmProcess {
         program,
-        levels: Arc::new(levels),
+        levels: Arc::new(LogLevels::new(move |requested| match requested {
+            Some(_) => Err("the log is that of all realms: set log.level in the file that lists them".to_owned()),
+            None => levels.change_levels(None),
+        })),
         notice,
         address,
-        routes: RealmRoutes::new(config.realms.iter().map(|realm| (realm.name.clone(), realm.hosts.clone()))),
+        routes: RealmRoutes::new(names, &quota),
         local_node_auth: LocalNodeAuth::listen_beside(address.bound.port()),
-        quota: quota.clone(),
         reloads,
         closing,
         port_closed,
@@ -154,7 +156,7 @@ impl RealmProcess {
             node: None,
         };
         let realm = GatewayRealm::open(prepared, options).await?;
-        self.routes.open_realm(name, &realm.doors(), &self.quota, self.address.scheme == "https");
+        self.routes.open_realm(name, &realm.doors(), self.address.scheme == "https");
         Ok(realm)
     }
 

@@ -217,10 +217,10 @@ fn port_router(handlers: Arc<PortHandlers>, is_tls: bool, stream_quota: StreamQu
         .layer(from_fn_with_state(handlers, check_lease))
 }
 
-/// Makes the routes of one of several realms of a port.
-fn realm_router(handlers: Arc<PortHandlers>, most: usize, is_tls: bool) -> Router {
+/// Makes the routes of one of several realms of a port, which share `streams`.
+fn realm_router(handlers: Arc<PortHandlers>, streams: &StreamQuota, is_tls: bool) -> Router {
     let stream = Arc::clone(&handlers.open_connections.stream);
-    port_router(handlers, is_tls, StreamQuota::new(most, stream))
+    port_router(handlers, is_tls, streams.counted_by(stream))
 }
 
 /// Routes for monitoring; they reveal nothing that needs authorization.

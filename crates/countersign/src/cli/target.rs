@@ -69,8 +69,12 @@ impl TargetArgs {
         DataDir::find(self.config.as_deref(), self.data.as_deref())
     }
 
-    /// Fails if the configuration is of the working folder, without a flag that names it, and another program's.
+    /// Fails if the configuration lists realms, or is of the working folder, without a flag that names it, and another program's.
     pub(super) fn check_found_config(&self) -> anyhow::Result<()> {
+        if let Some(file) = self.config_path() {
+            countersign_config::check_one_gateway(&file)
+                .map_err(|errors| anyhow::anyhow!("Configuration error: {errors}"))?;
+        }
         let found = if self.config.is_none() { self.config_path() } else { None };
         match found {
             // Faults of `storage` are for those who need it.

@@ -380,6 +380,17 @@ const CLASSES: [FaultClass; 29] = [
         &[
             (DOORS, &["wrong_connection_answers"]),
             (
+                "countersign/tests/security/realms.rs",
+                &[
+                    "credentials_of_one_realm_open_nothing_of_another",
+                    "a_request_without_a_realm_gets_nothing_and_a_token_names_its_realm",
+                    "a_person_logs_in_below_the_path_of_a_realm_under_the_name_of_the_process",
+                    "what_happens_in_one_realm_is_unknown_in_another",
+                    "commands_of_one_realm_do_not_read_the_files_of_another",
+                    "a_command_for_one_gateway_names_the_realms",
+                ],
+            ),
+            (
                 CHILDREN,
                 &[
                     "a_child_of_an_agent_acts_at_no_route_whatever_it_shows",

@@ -53,7 +53,8 @@ impl TwoRealms {
             format!("  {name}: {{ config: {}, hosts: [{name}.example] }}\n", config.display())
         };
         let realms = line("home", &home) + &line("office", &office);
-        fs::write(&file, format!("gateway: {{ port: 0 }}\nrealms:\n{realms}")).unwrap();
+        fs::write(&file, format!("gateway: {{ port: 0, allowed_hosts: [gateway.example] }}\nrealms:\n{realms}"))
+            .unwrap();
         let mut command = home.binary_command();
         command.args(["serve", "--config"]).arg(&file);
         let gateway = GatewayServer::spawn(command);
@@ -180,7 +181,28 @@ fn a_request_without_a_realm_gets_nothing_and_a_token_names_its_realm() {
     assert_eq!(get("/realms/home/api/v1/gates", &[("host", "evil.example"), ("authorization", &token)]).status, 403);
     let metrics = HttpClient::new(address).with_header("authorization", &token).get("/metrics");
     assert!(metrics.body.contains("countersign_gates_waiting{kind=\"approval\",realm=\"home\"} 0"), "{metrics:?}");
-    assert!(!metrics.body.contains("office"), "{metrics:?}");
+    assert!(!metrics.body.contains("office") && !metrics.body.contains("\nprocess_"), "{metrics:?}");
+}
+
+/// A browser comes by the name of the process, and follows the form of a page.
+#[test]
+fn a_person_logs_in_below_the_path_of_a_realm_under_the_name_of_the_process() {
+    let stage = TwoRealms::start();
+    let address = &stage.gateway.address;
+    for (name, want) in [("gateway.example", 303), ("evil.example", 403)] {
+        let origin = format!("http://{name}");
+        let body = "password=password-of-home&next=%2Fconsole%2F";
+        let http = HttpClient::new(address).with_header("host", name).with_header("origin", &origin);
+        let form = http.with_header("content-type", "application/x-www-form-urlencoded");
+        let answered = form.send_request("POST", "/realms/home/login", body);
+        assert_eq!(answered.status, want, "{answered:?}");
+        if want == 303 {
+            assert_eq!(answered.header("location"), Some("/realms/home/console/"));
+        }
+    }
+    let page = HttpClient::new(address).get("/realms/home/login?next=/console/gates/1");
+    assert!(page.body.contains("action=\"/realms/home/login\""), "{page:?}");
+    assert!(page.body.contains("name=\"next\" value=\"/console/gates/1\""), "what is no link stays: {page:?}");
 }
 
 #[test]
@@ -220,6 +242,7 @@ fn commands_of_one_realm_do_not_read_the_files_of_another() {
         stage.office.folder.join("data/countersign.db"),
         stage.office.folder.join("data/web.key"),
         stage.office.folder.join("data/agents/main/notes.txt"),
+        stage.office.folder.join("notes.txt"),
     ] {
         let request = json!({ "tool": "write", "arguments": { "path": file, "content": "x" } });
         let explained = http.post("/api/v1/policy/explain", &request);
@@ -232,11 +255,30 @@ fn commands_of_one_realm_do_not_read_the_files_of_another() {
 #[test]
 fn a_command_for_one_gateway_names_the_realms() {
     let stage = TwoRealms::start();
-    let mut command = stage.home.binary_command();
-    command.args(["gates", "list", "--config"]).arg(&stage.file);
-    let told = run_command(command);
-    let office = stage.office.folder.join("config.yaml");
-    assert!(told.code != Some(0) && told.err.contains(&office.display().to_string()), "{told:?}");
+    let (office, listed) = (stage.office.folder.join("config.yaml"), fs::read_to_string(&stage.file).unwrap());
+    for words in [
+        &["gates", "list"][..],
+        &["grants", "list"],
+        &["agents", "list"],
+        &["agents", "add", "x"],
+        &["tokens", "list"],
+        &["mcp-servers", "list"],
+        &["policy", "check"],
+        &["policy", "explain", "turn", "{}"],
+        &["sessions", "list"],
+        &["audit", "list"],
+        &["secret", "list"],
+        &["log-level"],
+        &["backup", "backup"],
+    ] {
+        let mut command = stage.home.binary_command();
+        command.args(words).arg("--config").arg(&stage.file);
+        let told = run_command(command);
+        assert!(told.code != Some(0) && told.err.contains(&office.display().to_string()), "{words:?}: {told:?}");
+    }
+    assert_eq!(fs::read_to_string(&stage.file).unwrap(), listed);
+    let refused = stage.home.run_as_person(&["log-level", "debug"]);
+    assert!(refused.code != Some(0) && refused.err.contains("the log is that of all realms"), "{refused:?}");
     let mut command = stage.home.binary_command();
     command.args(["config", "show", "--json", "--config"]).arg(&stage.file);
     let shown: Value = run_command(command).json();

@@ -75,7 +75,7 @@ impl AllowedHosts {
 
     /// Reports whether `authority`, a host with or without a port, is one of them.
     fn contains_authority(&self, authority: &str) -> bool {
-        let name = canonical_name(&host_of(authority).to_lowercase());
+        let name = canonical_host(authority);
         let address = name.parse::<IpAddr>();
         self.names.contains(&name) || address.is_ok_and(|address| self.any_address || address.is_loopback())
     }
@@ -84,6 +84,11 @@ impl AllowedHosts {
 /// Returns the one spelling of an address, which has several, such as `::ffff:127.0.0.1` for `127.0.0.1`. A name is as it is.
 fn canonical_name(name: &str) -> String {
     name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |address| address.to_canonical().to_string())
+}
+
+/// Returns the one spelling of the host of an authority, without its port.
+pub(super) fn canonical_host(authority: &str) -> String {
+    canonical_name(host_of(authority).trim_end_matches('.').to_lowercase().as_str())
 }
 
 fn header_text(request: &Request, name: header::HeaderName) -> Option<&str> {
@@ -96,7 +101,7 @@ pub(super) fn request_host(request: &Request) -> Option<&str> {
 }
 
 /// Returns the host of an authority, without brackets.
-pub(super) fn host_of(authority: &str) -> &str {
+fn host_of(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         let is_port = |text: &str| text.is_empty() || text.strip_prefix(':').is_some_and(is_number);
         return match rest.split_once(']') {

@@ -10,8 +10,10 @@ use axum::{
 
 /// Largest page, in bytes.
 const LARGEST_PAGE: usize = 64 << 20;
-/// Start of a link to a path of the gateway. Pages escape quotation marks everywhere else.
-const LINK: &[u8] = b"=\"/";
+/// Start of a value that is a path. Pages escape quotation marks everywhere else.
+const VALUE: &[u8] = b"=\"/";
+/// Attributes whose values are links.
+const LINKS: [&[u8]; 4] = [b" href", b" action", b" src", b" data-page"];
 
 /// Reports whether `path` is `prefix`, or below it.
 pub(super) fn is_below(path: &str, prefix: &str) -> bool {
@@ -19,7 +21,8 @@ pub(super) fn is_below(path: &str, prefix: &str) -> bool {
 }
 
 /// Adds `prefix` to all paths of the gateway in a response: in redirects, cookies and the links of pages.
-pub(super) async fn add_prefix(mut response: Response, prefix: &str) -> Response {
+/// The response to a `HEAD` request has no page to change.
+pub(super) async fn add_prefix(mut response: Response, prefix: &str, is_head: bool) -> Response {
     let headers = response.headers_mut();
     change_values(headers, &header::LOCATION, |text| {
         (text.starts_with('/') && !text.starts_with("//")).then(|| format!("{prefix}{text}"))
@@ -31,7 +34,7 @@ pub(super) async fn add_prefix(mut response: Response, prefix: &str) -> Response
         Some(parts.collect::<Vec<_>>().join("; "))
     });
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !kind.starts_with("text/html") {
+    if is_head || !kind.starts_with("text/html") {
         return response;
     }
     let (mut parts, body) = response.into_parts();
@@ -61,11 +64,12 @@ fn change_values(headers: &mut HeaderMap, name: &HeaderName, change: impl Fn(&st
 fn with_links(page: &[u8], prefix: &str) -> Vec<u8> {
     let mut changed = Vec::with_capacity(page.len() + page.len() / 16);
     let mut rest = page;
-    while let Some(at) = memchr::memmem::find(rest, LINK) {
-        let end = at + LINK.len() - 1;
+    while let Some(at) = memchr::memmem::find(rest, VALUE) {
+        let end = at + VALUE.len() - 1;
+        let is_link = LINKS.iter().any(|name| rest[..at].ends_with(name));
         changed.extend_from_slice(&rest[..end]);
         // The address of another host begins so too.
-        if rest.get(end + 1) != Some(&b'/') {
+        if is_link && rest.get(end + 1) != Some(&b'/') {
             changed.extend_from_slice(prefix.as_bytes());
         }
         rest = &rest[end..];
@@ -91,9 +95,8 @@ mod tests {
 
     #[test]
     fn links_of_a_page_lead_below_the_path() {
-        let page =
-            r#"<a href="/console/?x=/y">=&quot;/no</a><img src="//else"><form action="/login"><a href="https://x/">"#;
-        let want = r#"<a href="/realms/a/console/?x=/y">=&quot;/no</a><img src="//else"><form action="/realms/a/login"><a href="https://x/">"#;
+        let page = r#"<a href="/console/?x=/y">=&quot;/no</a><img src="//else"><form action="/login"><input value="/etc"><a href="https://x/">"#;
+        let want = r#"<a href="/realms/a/console/?x=/y">=&quot;/no</a><img src="//else"><form action="/realms/a/login"><input value="/etc"><a href="https://x/">"#;
         assert_eq!(String::from_utf8(with_links(page.as_bytes(), "/realms/a")).unwrap(), want);
     }
 
@@ -105,12 +108,12 @@ mod tests {
             .header(header::CONTENT_TYPE, "application/json")
             .body(r#"{"a":"x=\"/y"}"#.into())
             .unwrap();
-        let response = add_prefix(response, "/realms/a").await;
+        let response = add_prefix(response, "/realms/a", false).await;
         assert_eq!(response.headers()[header::LOCATION], "/realms/a/login?next=%2Fconsole");
         assert_eq!(response.headers()[header::SET_COOKIE], "s=1; HttpOnly; Max-Age=3; Path=/realms/a/; SameSite=Lax");
         assert_eq!(to_bytes(response.into_body(), 100).await.unwrap(), r#"{"a":"x=\"/y"}"#);
         let elsewhere =
             Response::builder().header(header::LOCATION, "https://x/").body(axum::body::Body::empty()).unwrap();
-        assert_eq!(add_prefix(elsewhere, "/realms/a").await.headers()[header::LOCATION], "https://x/");
+        assert_eq!(add_prefix(elsewhere, "/realms/a", false).await.headers()[header::LOCATION], "https://x/");
     }
 }

@@ -8,7 +8,7 @@ use axum::{
     Router,
     extract::Request,
     http::{
-        HeaderValue, StatusCode, Uri, header,
+        HeaderValue, Method, StatusCode, Uri, header,
         uri::{Parts, PathAndQuery},
     },
     response::{IntoResponse as _, Response},
@@ -22,6 +22,7 @@ use super::{
     ALIVE, ConnectionQuota, LIVEZ, PortHandlers, PortService, guard,
     port_service::ConnectionTarget,
     realm_prefix::{add_prefix, is_below},
+    streams::StreamQuota,
 };
 use crate::{reply::HttpProblem, web::auth::bearer_token};
 
@@ -33,7 +34,10 @@ const NO_REALM: &str = "No realm of this gateway is served under this host name,
 const NOT_OPEN: &str = "The gateway of this realm is not running now; try again.";
 
 /// Realms of a port.
-pub struct RealmRoutes(Vec<RealmEntry>);
+pub struct RealmRoutes {
+    realms: Vec<RealmEntry>,
+    streams: StreamQuota,
+}
 
 struct RealmEntry {
     name: String,
@@ -49,23 +53,24 @@ struct OpenRealm {
 }
 
 impl RealmRoutes {
-    /// Makes the routes of realms, each with its name and host names. None of them is open yet.
-    pub fn new(realms: impl IntoIterator<Item = (String, Vec<String>)>) -> Arc<Self> {
+    /// Makes the routes of realms, each with its name and host names, at a port with `quota`. None of them is open yet.
+    pub fn new(realms: impl IntoIterator<Item = (String, Vec<String>)>, quota: &ConnectionQuota) -> Arc<Self> {
         let entry = |(name, hosts)| RealmEntry { name, hosts, open: RwLock::new(None) };
-        Arc::new(Self(realms.into_iter().map(entry).collect()))
+        let realms = realms.into_iter().map(entry).collect();
+        Arc::new(Self { realms, streams: StreamQuota::new(quota.max_connections(), Arc::default()) })
     }
 
-    /// Serves the realm with these handlers from now on, at a port with `quota`.
-    pub fn open_realm(&self, name: &str, handlers: &Arc<PortHandlers>, quota: &ConnectionQuota, is_tls: bool) {
-        let router = super::realm_router(Arc::clone(handlers), quota.max_connections(), is_tls);
-        if let Some(entry) = self.0.iter().find(|entry| entry.name == name) {
+    /// Serves the realm with these handlers from now on.
+    pub fn open_realm(&self, name: &str, handlers: &Arc<PortHandlers>, is_tls: bool) {
+        let router = super::realm_router(Arc::clone(handlers), &self.streams, is_tls);
+        if let Some(entry) = self.realms.iter().find(|entry| entry.name == name) {
             *entry.open.write() = Some(OpenRealm { router, handlers: Arc::clone(handlers) });
         }
     }
 
     /// Answers requests to the realm with the notice that it is not open, until it is opened again.
     pub fn close_realm(&self, name: &str) {
-        if let Some(entry) = self.0.iter().find(|entry| entry.name == name) {
+        if let Some(entry) = self.realms.iter().find(|entry| entry.name == name) {
             *entry.open.write() = None;
         }
     }
@@ -107,24 +112,32 @@ impl RealmRoutes {
         *request.uri_mut() = uri;
         // Pages are rewritten, so they must not be compressed.
         request.headers_mut().remove(header::ACCEPT_ENCODING);
-        add_prefix(call(router, request).await, &prefix).await
+        let is_head = request.method() == Method::HEAD;
+        add_prefix(call(router, request).await, &prefix, is_head).await
     }
 
     /// Returns the realm that a request belongs to, and the prefix of its path if that decided. A host name goes before a path, and
     /// a path before a token.
     fn find_realm(&self, request: &Request) -> Option<(&RealmEntry, Option<String>)> {
-        let host = guard::request_host(request).map(|host| guard::host_of(host).to_lowercase());
-        if let Some(entry) = host.and_then(|host| self.0.iter().find(|entry| entry.hosts.contains(&host))) {
-            return Some((entry, None));
+        let host = guard::request_host(request).map(guard::canonical_host);
+        // The target goes before the header, and a proxy may have looked at either.
+        let is_other = |target: &str| Some(guard::canonical_host(target)) != host;
+        if request.uri().authority().is_some_and(|target| is_other(target.as_str())) {
+            return None;
         }
-        let of_path = self.0.iter().map(|entry| (entry, format!("{PATH}{}", entry.name)));
-        if let Some((entry, prefix)) = of_path.into_iter().find(|(_, prefix)| is_below(request.uri().path(), prefix)) {
-            return Some((entry, Some(prefix)));
+        let path = request.uri().path();
+        let below = |entry: &RealmEntry| Some(format!("{PATH}{}", entry.name)).filter(|prefix| is_below(path, prefix));
+        if let Some(entry) = host.as_ref().and_then(|host| self.realms.iter().find(|entry| entry.hosts.contains(host)))
+        {
+            return Some((entry, below(entry)));
+        }
+        if let Some(found) = self.realms.iter().find_map(|entry| below(entry).map(|prefix| (entry, Some(prefix)))) {
+            return Some(found);
         }
         let token = bearer_token(request.headers())?;
         let is_known =
             |entry: &&RealmEntry| entry.open.read().as_ref().is_some_and(|open| (open.handlers.knows_token)(token));
-        let mut known = self.0.iter().filter(is_known);
+        let mut known = self.realms.iter().filter(is_known);
         // A token that several realms know names none of them.
         known.next().filter(|_| known.next().is_none()).map(|entry| (entry, None))
     }
@@ -139,7 +152,7 @@ impl RealmRoutes {
             return None;
         }
         let mut problems = Vec::new();
-        for entry in &self.0 {
+        for entry in &self.realms {
             let open = entry.open.read().clone();
             match open {
                 None => problems.push("a realm is not open"),
@@ -166,7 +179,7 @@ impl RealmRoutes {
 
 impl std::fmt::Debug for RealmRoutes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|entry| &entry.name)).finish()
+        f.debug_list().entries(self.realms.iter().map(|entry| &entry.name)).finish()
     }
 }
 

@@ -37,6 +37,11 @@ impl StreamQuota {
         let most = most - RESERVE.min(most.div_ceil(2));
         Self { room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), most, open }
     }
+
+    /// Returns the same limit, with another count of those that are open.
+    pub(super) fn counted_by(&self, open: Arc<Gauge>) -> Self {
+        Self { open, ..self.clone() }
+    }
 }
 
 /// Gives a reply that is a stream its place, or refuses it.
