@@ -16,7 +16,7 @@ use countersign_core::id::PrincipalId;
 use countersign_gateway::{
     checkup,
     control::Request,
-    mcp_approvals::{ApprovalKey, approval_report, find_denied},
+    mcp_approvals::{ApprovalKey, approval_report, find_denied, pending_tools},
     mcp_status::transport_line,
     mcp_tools::{McpTools, server_options},
 };
@@ -26,7 +26,9 @@ use countersign_mcp_client::{
 use countersign_policy_admin::tool_catalog::ToolCatalog;
 use countersign_runtime::Clock;
 use countersign_tools::{GatewaySecrets, ToolRegistry, secrets::FOLDER};
-use countersign_view::{LineMode, escape, escape_json, escape_rest, principals, time::format_iso};
+use countersign_view::{
+    GateRow, LineMode, escape, escape_json, escape_rest, gate_row::pending_rows, principals, time::format_iso,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -113,6 +115,7 @@ pub(crate) fn with_tools<T>(
 fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Result<ExitCode> {
     let approved = ApprovedServers::open(&config.storage.folder)?;
     let denied = denied_servers(config, &approved);
+    let gates = pending_gates(config, &approved);
     let mut out = std::io::stdout().lock();
     if form == OutputFormat::Json {
         let rows = config.mcp_servers.iter().map(|server| {
@@ -123,6 +126,7 @@ fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Res
                 "state": approval_state(&approved, &denied, server),
                 "transport": transport_line(server),
                 "tools": approved_names(&approved, server),
+                "pending_tools": pending_tools(&gates, &definition),
                 "approved_at": note.map(|note| format_iso(note.at)),
                 "approved_by": note.and_then(|note| note.by.clone()),
             })
@@ -137,8 +141,10 @@ fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Res
     for server in &config.mcp_servers {
         let name = paint.apply_style(TextStyle::Strong, &server.name);
         let state = approval_state(&approved, &denied, server);
+        let pending = pending_tools(&gates, &ServerDefinition::from(server));
         let more = match state {
-            "approved" => approved_line(&approved, server),
+            "approved" if pending.is_empty() => approved_line(&approved, server),
+            "approved" => format!("{}, {} pending", approved_line(&approved, server), count_changed(pending.len())),
             "off" => "switched off in the configuration (enabled: false)".to_owned(),
             "denied" => "denied: its approval was requested and denied".to_owned(),
             "changed" => "not approved: its command or address changed since you approved it".to_owned(),
@@ -150,6 +156,11 @@ fn list_servers(config: &Config, flags: &str, form: OutputFormat) -> anyhow::Res
             "approved" => {
                 let tools = approved_names(&approved, server);
                 writeln!(out, "    {}: {}", count_tools(tools.len()), tools.join(" "))?;
+                if !pending.is_empty() {
+                    let names: Vec<&str> = pending.iter().map(String::as_str).collect();
+                    let names = names.join(" ");
+                    writeln!(out, "    Not callable until their gate is allowed: {}", escape(&names, LineMode::One))?;
+                }
             }
             "off" => {}
             _ => {
@@ -185,6 +196,20 @@ fn denied_servers(config: &Config, approved: &ApprovedServers) -> BTreeSet<Strin
     read.map(|engine| find_denied(&engine, keys)).unwrap_or_default()
 }
 
+/// Returns the pending gates, if an approved server may have one for its tools. None if the record cannot be read.
+fn pending_gates(config: &Config, approved: &ApprovedServers) -> Vec<GateRow> {
+    let mut enabled = config.mcp_servers.iter().filter(|server| server.enabled).map(ServerDefinition::from);
+    if !enabled.any(|definition| approved.is_approved(&definition)) {
+        return Vec::new();
+    }
+    if let Some(mut gateway) = ControlClient::connect(&config.storage.folder) {
+        let rows = gateway.send_request(&Request::Gates).ok();
+        return rows.and_then(|rows| serde_json::from_value(rows).ok()).unwrap_or_default();
+    }
+    let read = block_on(async { inspect_log(&open_record(&config.storage.log)?).await });
+    read.map(|engine| pending_rows(&engine)).unwrap_or_default()
+}
+
 /// Returns the state of a server's approval, as programs read it.
 fn approval_state(approved: &ApprovedServers, denied: &BTreeSet<String>, server: &McpServerConfig) -> &'static str {
     match (server.enabled, approved.is_approved(&ServerDefinition::from(server))) {
@@ -212,6 +237,11 @@ fn approved_line(approved: &ApprovedServers, server: &McpServerConfig) -> String
 /// Returns a number of tools in words.
 pub(crate) fn count_tools(count: usize) -> String {
     if count == 1 { "1 tool".to_owned() } else { format!("{count} tools") }
+}
+
+/// Returns a number of changed tools in words.
+fn count_changed(count: usize) -> String {
+    if count == 1 { "1 changed tool".to_owned() } else { format!("{count} changed tools") }
 }
 
 async fn test_servers(tools: &McpTools, names: &[String], form: OutputFormat) -> anyhow::Result<ExitCode> {

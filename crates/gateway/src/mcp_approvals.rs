@@ -15,7 +15,7 @@ use countersign_mcp_client::{
 };
 pub use countersign_mcp_client::{ApprovalKey, approval_report};
 use countersign_runtime::{InboxLane, OwnerError, OwnerHandle, ServiceOutcome};
-use countersign_view::Protocol;
+use countersign_view::{GateRow, Protocol};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
@@ -79,6 +79,25 @@ pub(crate) async fn denied_servers(handle: &OwnerHandle, keys: Vec<ApprovalKey>)
 pub fn find_denied(engine: &Engine, keys: Vec<ApprovalKey>) -> BTreeSet<String> {
     let session = SessionId::new(REQUESTER);
     keys.into_iter().filter(|key| key.is_denied(engine, &session)).map(|key| key.server).collect()
+}
+
+/// Returns the tools of a server that are not as they were approved, and wait for an approver, as the gates of `rows` name them.
+pub fn pending_tools(rows: &[GateRow], definition: &ServerDefinition) -> BTreeSet<String> {
+    let (subject, digest) = (format!("{TOOLS_TOOL}({})", definition.name), definition.digest().to_string());
+    let is_meant = |row: &&GateRow| {
+        let shown = row.arguments.get("definition").and_then(Value::as_str);
+        row.session.as_deref() == Some(REQUESTER) && row.subject == subject && shown == Some(digest.as_str())
+    };
+    let mut tools = BTreeSet::new();
+    for row in rows.iter().filter(is_meant) {
+        for part in ["changed", "new"] {
+            let named = row.arguments.get(part).and_then(Value::as_object);
+            tools.extend(named.into_iter().flat_map(Map::keys).cloned());
+        }
+        let gone = row.arguments.get("gone").and_then(Value::as_array);
+        tools.extend(gone.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+    }
+    tools
 }
 
 /// Records the changes of approvals that persons made outside of gates, also while no gateway ran. Those that were recorded when
@@ -201,4 +220,62 @@ pub(crate) fn pending_requests(engine: &Engine) -> Vec<(GateId, ApprovalRequest)
         Some((gate.id(), request))
     });
     requests.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use countersign_mcp_client::{ServerDefinition, ServerTransport};
+    use countersign_view::GateRow;
+    use serde_json::{Value, json};
+
+    use super::pending_tools;
+
+    fn definition(url: &str) -> ServerDefinition {
+        let transport = ServerTransport::Http { url: url.to_owned(), headers: BTreeMap::new(), auth: None };
+        ServerDefinition::new("files", transport)
+    }
+
+    fn gate(session: &str, subject: &str, digest: &str) -> GateRow {
+        let arguments: Value = json!({
+            "server": "files",
+            "definition": digest,
+            "changed": { "read": ["description: a, was b"] },
+            "new": { "delete": {} },
+            "gone": ["write"],
+            "digest": "x",
+        });
+        let row = json!({
+            "id": "gate_1",
+            "kind": "approval",
+            "door": "mcp",
+            "session": session,
+            "title": "Use the tools of files as they are now?",
+            "subject": subject,
+            "arguments": arguments,
+            "reason": "",
+            "opened_at": "2026-01-01T00:00:00.000Z",
+            "deadline": null,
+        });
+        serde_json::from_value(row).unwrap()
+    }
+
+    #[test]
+    fn changed_tools_are_pending_for_the_definition_that_their_gate_shows() {
+        let files = definition("https://files.example/mcp");
+        let own = files.digest().to_string();
+        let other = definition("https://other.example/mcp").digest().to_string();
+        let all = vec!["delete", "read", "write"];
+        for (case, gate, want) in [
+            ("its own", gate("gateway:mcp", "mcp_tools(files)", &own), all),
+            ("of an earlier definition", gate("gateway:mcp", "mcp_tools(files)", &other), vec![]),
+            ("of another server", gate("gateway:mcp", "mcp_tools(file)", &own), vec![]),
+            ("of the server itself", gate("gateway:mcp", "mcp_server(files)", &own), vec![]),
+            ("of an agent", gate("mcp:token:ci", "mcp_tools(files)", &own), vec![]),
+        ] {
+            let pending = pending_tools(&[gate], &files);
+            assert_eq!(pending.iter().map(String::as_str).collect::<Vec<_>>(), want, "{case}");
+        }
+    }
 }

@@ -216,6 +216,8 @@ fn a_tool_that_changed_is_not_called_until_it_is_approved_again() {
     assert!(refused.contains("changed read_text_file since it was approved"), "{refused}");
     // Approvers are shown the difference.
     let gate = fixture.place.wait_gate();
+    let (_, listed) = fixture.servers(&["list"]);
+    assert!(listed.contains(", 1 changed tool pending") && listed.contains("allowed: read_text_file"), "{listed}");
     let shown = fixture.place.run_as_person(&["gates", "show", &gate]).out;
     assert!(shown.contains("mcp_tools") && shown.contains("evil.example"), "{shown}");
     assert!(text(&agent.call_tool("2", READ, json!({ "path": "list.txt" }))).contains("changed read_text_file"));
@@ -227,6 +229,8 @@ fn a_tool_that_changed_is_not_called_until_it_is_approved_again() {
         let reply = agent.call_tool(format!("after-{calls}"), READ, json!({ "path": "list.txt" }));
         (text(&reply) == "milk\n").then_some(())
     });
+    let (_, listed) = fixture.servers(&["list"]);
+    assert!(listed.contains("files  approved") && !listed.contains("tool pending"), "{listed}");
     let (code, out) = fixture.servers(&["approve", "files", "--yes"]);
     assert!(code == Some(0) && out.contains("the gateway offers them"), "{out}");
     assert_eq!(fixture.calls(), ["read_text_file"]);
