@@ -31,9 +31,9 @@ pub use self::socket_guard::SocketError;
 use self::{event_replay::EventReplay, socket_guard::SocketGuard};
 use super::{SessionPresence, frame_window::FrameWindow};
 use countersign_adapter_omp::{ClientInput, OpenAdapter, StartError};
-use countersign_http::listen::{
+use countersign_http::{
+    listen::peer::{LocalPeer, is_guarded},
     log_throttle::LogThrottle,
-    peer::{LocalPeer, is_guarded},
 };
 
 /// Number of events that are kept for a client that reconnects.

@@ -85,7 +85,7 @@ impl From<LocalSessionManagerError> for SessionError {
 }
 
 /// Request without a reply.
-struct OpenRequest {
+struct TrackedRequest {
     /// Delivery of its outcome.
     delivery: Option<Delivery>,
     /// Its reply is on the way. Cancelled once the session has sent it.
@@ -95,7 +95,7 @@ struct OpenRequest {
 /// Requests of one session.
 pub(super) struct SessionRequests {
     /// The open ones. `None` once the session is to end.
-    open: Mutex<Option<OpenRequests<OpenRequest>>>,
+    open: Mutex<Option<OpenRequests<TrackedRequest>>>,
     /// Reason why the session ended, once it is closed.
     end: OnceLock<&'static str>,
 }
@@ -182,7 +182,7 @@ impl HttpSessionManager {
             // The client may have read the reply already, and use its id again.
             replied.cancelled().await;
         }
-        let request = OpenRequest { delivery, outgoing: None };
+        let request = TrackedRequest { delivery, outgoing: None };
         requests
             .open
             .lock()
@@ -308,8 +308,8 @@ impl Transport<RoleServer> for SessionTransport {
         {
             request.outgoing = Some(replied.clone());
         }
-        let is_unwanted = id.as_ref().is_some_and(|id| requests.is_without_reply(id));
-        let sent = if is_unwanted { None } else { Some(self.transport.send(message)) };
+        let has_no_reader = id.as_ref().is_some_and(|id| requests.is_without_reply(id));
+        let sent = if has_no_reader { None } else { Some(self.transport.send(message)) };
         async move {
             let _replied = replied.drop_guard();
             // The session has forgotten the id once this is ready.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{
     config_field::ConfigField,
     diagnostics::FileDiagnostics,
-    load::{self, TOP},
+    load::TOP,
     problem::ConfigErrors,
     value,
 };
@@ -42,7 +42,7 @@ pub fn check_sections(path: &Path) -> Result<(), ConfigErrors> {
     let notes = FileDiagnostics::for_file(path);
     // Only values have variables, and no value is looked at.
     let any = |_: &str| Some("-".to_owned());
-    let value = value::read_value(&load::config_text(Some(path), &notes), &notes, Some(&any));
+    let value = value::read_value(&value::config_text(Some(path), &notes), &notes, Some(&any));
     ConfigField::root(&notes, value.as_ref()).check_mapping(TOP);
     let problems = notes.take_problems();
     if problems.is_empty() { Ok(()) } else { Err(ConfigErrors(problems)) }

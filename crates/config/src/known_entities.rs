@@ -41,7 +41,7 @@ pub struct KnownEntities {
 /// Returns the files of tools that the configuration at `path` names, as far as they can be read. Other problems do not matter.
 pub fn tool_files(path: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let notes = FileDiagnostics::for_file(path);
-    let value = value::read_value(&load::config_text(Some(path), &notes), &notes, Some(environment));
+    let value = value::read_value(&value::config_text(Some(path), &notes), &notes, Some(environment));
     services::read_services(&ConfigField::root(&notes, value.as_ref()).at("services"));
     notes.files.take()
 }

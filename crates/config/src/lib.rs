@@ -60,12 +60,12 @@ pub use mcp::{McpAuthConfig, McpServerConfig, McpServerOrigin, McpTransportConfi
 pub use misnamed_files::misnamed_files;
 pub use permissions::{ParsedRules, RulesText, read_permissions};
 pub use problem::{ConfigErrors, ConfigFault, ConfigProblem};
-pub use realms::{RealmConfig, check_one_gateway};
+pub use realms::check_one_gateway;
 pub use redacted::{hidden_parts, redacted_address, redacted_arguments};
 pub use services::{HealthCheckConfig, ServiceAuthConfig, ServiceConfig};
 pub use settings::{
     AgentConfig, ApproverAccounts, BindError, Config, ConfigFlags, GatewayConfig, LogConfig, ModelSelection,
-    OnShutdown, PersonConfig, ProviderConfig, RateLimits, RetentionConfig, StoragePaths, TOKENS_FILE, TelegramConfig,
-    TlsFiles, WebConfig,
+    OnShutdown, PersonConfig, ProviderConfig, RateLimits, RealmConfig, RetentionConfig, StoragePaths, TOKENS_FILE,
+    TelegramConfig, TlsFiles, WebConfig,
 };
 pub use tools::{RequestTemplate, ToolConfig, UndeclaredArguments};

@@ -2,10 +2,9 @@
 //!
 //! Every section may be absent. Source: docs of agentpass' config.yaml, whose files load unchanged.
 
-use std::{collections::HashSet, io, net::IpAddr, path::Path, time::Duration};
+use std::{collections::HashSet, path::Path, time::Duration};
 
 use countersign_core::session::RetryPolicy;
-use countersign_runtime::tools::regular;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
@@ -24,10 +23,10 @@ use super::{
         AgentConfig, Config, ConfigFlags, GatewayConfig, LogConfig, OnShutdown, PersonConfig, RateLimits,
         RetentionConfig, StoragePaths, TelegramConfig, TlsFiles, WebConfig,
     },
-    typed_values::{parse_span, read_address},
-    value,
+    typed_values::{self, parse_span, read_address},
+    value::{self, config_text},
 };
-use crate::{logging, misnamed_files::misnamed_files, yaml::LARGEST};
+use crate::{logging, misnamed_files::misnamed_files};
 
 /// A configuration and the notices for its author.
 ///
@@ -126,7 +125,7 @@ pub(super) fn read_config(
     let value = value::read_value(text, &notes, Some(environment));
     let root = ConfigField::root(&notes, value.as_ref());
     let mut config = build_config(&root, path, flags, environment);
-    config.realms = realms::read_realms(&root, &config, flags, environment);
+    config.realms = realms::read_realms(&root, &config, flags, environment, build_config);
     if let Some(path) = path {
         exposure::warn_exposed(path, &config, &notes);
         for other in misnamed_files(path, &["yaml", "yml"]) {
@@ -162,23 +161,7 @@ pub fn load_storage(
     if problems.is_empty() { Ok(storage) } else { Err(ConfigErrors(problems)) }
 }
 
-/// Returns the text of the file; one that cannot be read is noted and empty.
-pub(super) fn config_text(path: Option<&Path>, notes: &FileDiagnostics) -> String {
-    match path.map(|path| regular::read_text(path, LARGEST)) {
-        None => String::new(),
-        Some(Ok(text)) => text,
-        Some(Err(error)) => {
-            let fault = match error.kind() {
-                io::ErrorKind::NotFound => ConfigFault::Io("file not found".to_owned()),
-                _ => ConfigFault::Io(error.to_string()),
-            };
-            notes.add_fault(0, "", fault);
-            String::new()
-        }
-    }
-}
-
-pub(super) fn build_config(
+fn build_config(
     root: &ConfigField<'_>,
     path: Option<&Path>,
     flags: &ConfigFlags,
@@ -292,24 +275,13 @@ fn read_gateway(place: &ConfigField<'_>, flags: &ConfigFlags) -> GatewayConfig {
         health: (health.is_some() || health_host.is_some())
             .then(|| (health_host.unwrap_or_else(|| "127.0.0.1".to_owned()), health.unwrap_or(8080))),
         public_url: read_address(&place.at("public_url")),
-        allowed_hosts: place.at("allowed_hosts").items().iter().filter_map(host_name).collect(),
+        allowed_hosts: place.at("allowed_hosts").items().iter().filter_map(typed_values::host_name).collect(),
         insecure: flags.insecure,
     };
     if gateway.health.as_ref().is_some_and(|(_, health)| *health == gateway.port) {
         health_port.report_refusal("must differ from gateway.port");
     }
     gateway
-}
-
-/// Returns the name or address of a host, as a request may be for it, with any port.
-pub(super) fn host_name(place: &ConfigField<'_>) -> Option<String> {
-    let name = place.needed_text()?;
-    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
-    let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
-    if !is_name(&name) && bare.parse::<IpAddr>().is_err() {
-        place.report_refusal("expected a host name or address, without a scheme, port, path or wildcard");
-    }
-    Some(name)
 }
 
 pub(super) fn read_tls(place: &ConfigField<'_>) -> Option<TlsFiles> {

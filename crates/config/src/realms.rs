@@ -11,10 +11,11 @@ use std::{
 use super::{
     config_field::ConfigField,
     diagnostics::FileDiagnostics,
-    exposure, load,
+    exposure,
     problem::ConfigErrors,
-    settings::{Config, ConfigFlags, GatewayConfig},
-    value,
+    settings::{Config, ConfigFlags, GatewayConfig, RealmConfig},
+    typed_values::host_name,
+    value::{self, VariableLookup, config_text},
 };
 
 /// Sections of a configuration with realms: the settings of the process.
@@ -35,23 +36,16 @@ const NO_CLUSTER: &str = "a node of a cluster serves one realm: run a node of it
 /// Longest name of a realm.
 const LONGEST_NAME: usize = 63;
 
-/// Realm of a process that serves several.
-#[derive(Clone, Debug)]
-pub struct RealmConfig {
-    /// Name, distinct in the process: small letters, digits and `-`.
-    pub name: String,
-    /// Host names that belong to it, in small letters: `hosts`, and those of its `gateway.public_url` and `gateway.allowed_hosts`.
-    pub hosts: Vec<String>,
-    /// Its configuration, with the port of the process.
-    pub config: Config,
-}
+/// Reads the sections of the configuration of one gateway.
+pub(super) type SectionReader = fn(&ConfigField<'_>, Option<&Path>, &ConfigFlags, VariableLookup<'_>) -> Config;
 
-/// Reads the realms and their files. `process` is the configuration that lists them.
+/// Reads the realms and their files, each with `read`. `process` is the configuration that lists them.
 pub(super) fn read_realms(
     root: &ConfigField<'_>,
     process: &Config,
     flags: &ConfigFlags,
-    environment: &dyn Fn(&str) -> Option<String>,
+    environment: VariableLookup<'_>,
+    read: SectionReader,
 ) -> Vec<RealmConfig> {
     let place = root.at("realms");
     place.not_empty("the realms, such as home: realms/home/config.yaml");
@@ -66,7 +60,7 @@ pub(super) fn read_realms(
     for (key, section) in root.members().unwrap_or_default() {
         if key == "cluster" {
             section.report_refusal(NO_CLUSTER);
-        } else if !OF_PROCESS.contains(&key) && load::TOP.contains(&key) {
+        } else if !OF_PROCESS.contains(&key) {
             section.report_refusal("belongs to the configuration of a realm: this file lists realms");
         }
     }
@@ -101,7 +95,7 @@ pub(super) fn read_realms(
             (place.path(), Vec::new())
         };
         let Some(file) = file else { continue };
-        let mut config = read_realm(place.notes, &file, process, flags, environment);
+        let mut config = read_realm(place.notes, &file, process, flags, environment, read);
         let hosts = hosts_of(named, &config.gateway);
         for host in hosts.iter().filter(|host| of_process.contains(host)) {
             place.report_refusal(format!("the host name {host} is that of the process, whose realms have paths"));
@@ -134,7 +128,7 @@ pub(super) fn refuse_as_gateway(root: &ConfigField<'_>, flags: &ConfigFlags) {
 
 /// Returns a host name as browsers send it.
 fn realm_host(place: &ConfigField<'_>) -> Option<String> {
-    let host = load::host_name(place)?;
+    let host = host_name(place)?;
     if !host.is_ascii() {
         place.report_refusal("expected the ASCII form of the host name, which begins with xn--");
     }
@@ -148,7 +142,7 @@ fn realm_host(place: &ConfigField<'_>) -> Option<String> {
 pub fn check_one_gateway(path: &Path) -> Result<(), ConfigErrors> {
     let notes = FileDiagnostics::for_file(path);
     let any = |_: &str| Some("-".to_owned());
-    let value = value::read_value(&load::config_text(Some(path), &notes), &notes, Some(&any));
+    let value = value::read_value(&config_text(Some(path), &notes), &notes, Some(&any));
     // Other problems are those of its readers.
     notes.take_problems();
     refuse_as_gateway(&ConfigField::root(&notes, value.as_ref()), &ConfigFlags::default());
@@ -171,10 +165,11 @@ fn read_realm(
     file: &Path,
     process: &Config,
     flags: &ConfigFlags,
-    environment: &dyn Fn(&str) -> Option<String>,
+    environment: VariableLookup<'_>,
+    read: SectionReader,
 ) -> Config {
     let notes = FileDiagnostics::for_file(file);
-    let value = value::read_value(&load::config_text(Some(file), &notes), &notes, Some(environment));
+    let value = value::read_value(&config_text(Some(file), &notes), &notes, Some(environment));
     let root = ConfigField::root(&notes, value.as_ref());
     if root.has_key("cluster") {
         root.at("cluster").report_refusal(NO_CLUSTER);
@@ -192,7 +187,7 @@ fn read_realm(
         insecure: flags.insecure,
         ..ConfigFlags::default()
     };
-    let mut config = load::build_config(&root, Some(file), &flags, environment);
+    let mut config = read(&root, Some(file), &flags, environment);
     config.gateway.tls = port.tls;
     config.gateway.health = None;
     config.limits.max_connections = process.limits.max_connections;

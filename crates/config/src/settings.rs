@@ -13,7 +13,7 @@ use secrecy::SecretString;
 
 use super::{
     cluster::ClusterConfig, database::DatabaseSettings, diagnostics::LiteralCredential, mcp::McpServerConfig,
-    realms::RealmConfig, services::ServiceConfig,
+    services::ServiceConfig,
 };
 use crate::logging::LogLineFormat;
 
@@ -100,6 +100,17 @@ pub struct Config {
     pub other_paths: Vec<PathBuf>,
     pub(super) literals: Vec<LiteralCredential>,
     pub(super) tool_files: Vec<PathBuf>,
+}
+
+/// Realm of a process that serves several.
+#[derive(Clone, Debug)]
+pub struct RealmConfig {
+    /// Name, distinct in the process: small letters, digits and `-`.
+    pub name: String,
+    /// Host names that belong to it, in small letters: `hosts`, and those of its `gateway.public_url` and `gateway.allowed_hosts`.
+    pub hosts: Vec<String>,
+    /// Its configuration, with the port of the process.
+    pub config: Config,
 }
 
 /// Address on which the gateway listens, and addresses by which it is reached.

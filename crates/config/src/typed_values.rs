@@ -2,11 +2,22 @@
 //!
 //! It must not know any key.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use countersign_core::policy::RuleAction;
 
 use super::config_field::ConfigField;
+
+/// Returns the name or address of a host, as a request may be for it, with any port.
+pub(super) fn host_name(place: &ConfigField<'_>) -> Option<String> {
+    let name = place.needed_text()?;
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
+    let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
+    if !is_name(&name) && bare.parse::<IpAddr>().is_err() {
+        place.report_refusal("expected a host name or address, without a scheme, port, path or wildcard");
+    }
+    Some(name)
+}
 
 /// Reads a web address without the slash at its end.
 pub(super) fn read_address(place: &ConfigField<'_>) -> Option<String> {

@@ -3,13 +3,32 @@
 //! It must not know any key. A variable is replaced in values only, never in comments or keys, and its value is
 //! never read as more of the file: at most as one value of its own.
 
+use std::{io, path::Path};
+
+use countersign_runtime::tools::regular;
 use serde_json::Number;
 
 use super::{diagnostics::FileDiagnostics, problem::ConfigFault};
-use crate::yaml::{YamlKind, YamlNode};
+use crate::yaml::{LARGEST, YamlKind, YamlNode};
 
 /// Gives the value of a variable.
 pub(super) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Returns the text of the file; one that cannot be read is noted and empty.
+pub(super) fn config_text(path: Option<&Path>, notes: &FileDiagnostics) -> String {
+    match path.map(|path| regular::read_text(path, LARGEST)) {
+        None => String::new(),
+        Some(Ok(text)) => text,
+        Some(Err(error)) => {
+            let fault = match error.kind() {
+                io::ErrorKind::NotFound => ConfigFault::Io("file not found".to_owned()),
+                _ => ConfigFault::Io(error.to_string()),
+            };
+            notes.add_fault(0, "", fault);
+            String::new()
+        }
+    }
+}
 
 /// One value of a file.
 #[derive(Clone, Debug, PartialEq)]

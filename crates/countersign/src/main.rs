@@ -38,7 +38,6 @@ mod signals;
 mod socket_pipe;
 mod stdio;
 mod storage;
-mod style;
 mod tokens;
 mod user_service;
 mod wrap;
@@ -46,6 +45,7 @@ mod wrap;
 use std::process::ExitCode;
 
 use countersign_agent_dir::AgentProduct;
+use countersign_view::terminal_style as style;
 
 /// Allocator of the Rust code. Its background thread returns memory to the system while the process is idle; the C library's allocator
 /// does not.

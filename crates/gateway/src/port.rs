@@ -47,3 +47,9 @@ fn format_authority(host: &str, bound: SocketAddr) -> String {
     let is_bare = host.contains(':') && !host.starts_with('[');
     if is_bare { format!("[{host}]:{}", bound.port()) } else { format!("{host}:{}", bound.port()) }
 }
+
+/// Returns the host of a URL, without its port.
+pub(crate) fn host_of(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split('/').next()?;
+    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
+}

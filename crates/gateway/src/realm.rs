@@ -45,8 +45,8 @@ use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinSet};
 
 pub use options::{RealmNode, RealmOptions};
+pub use prepared::PreparedRealm;
 pub(crate) use prepared::folder_error;
-pub use prepared::{NoticeFn, NoticeLevel, PreparedRealm};
 use routes::RouteParts;
 
 use crate::{
@@ -57,7 +57,9 @@ use crate::{
     mcp_questions::ServerSessions,
     mcp_status::GatewayMcpServers,
     mcp_tools::{self, McpTools},
+    notice::{NoticeFn, NoticeLevel},
     platform::Platform,
+    port::host_of,
     retention,
     run_environment::{self, GatewayEnvironment},
     serve_error::ServeError,
@@ -484,12 +486,6 @@ async fn deny_what_waits(handle: &OwnerHandle) {
 fn allowed_authorities(config: &Config) -> Vec<String> {
     let public = config.gateway.public_url.iter().filter_map(|url| url.split_once("://")?.1.split('/').next());
     public.map(str::to_owned).chain(config.gateway.allowed_hosts.iter().cloned()).collect()
-}
-
-/// Returns the host of a URL, without its port.
-fn host_of(url: &str) -> Option<&str> {
-    let authority = url.split_once("://")?.1.split('/').next()?;
-    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host))
 }
 
 /// Creates the folder of agents' folders, closed to others. An existing one is unchanged.

@@ -8,9 +8,10 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     error_hints::in_use,
+    notice::{NoticeFn, NoticeLevel},
     platform::Platform,
     port::{PortAddress, resolve_address},
-    realm::{GatewayRealm, NoticeFn, NoticeLevel, PreparedRealm, RealmOptions},
+    realm::{GatewayRealm, PreparedRealm, RealmOptions},
     serve_error::ServeError,
     traces::TraceDestination,
 };

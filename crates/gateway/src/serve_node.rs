@@ -20,9 +20,10 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cluster::{HeldLease, LeaseKeeper, NodeRole, NodeState, REALM, RealmProgress, TunnelOpener},
     control::{ControlSocket, DataDirLock, SocketTarget},
+    notice::{NoticeFn, NoticeLevel},
     platform::Platform,
     port::PortAddress,
-    realm::{GatewayRealm, NoticeFn, NoticeLevel, PreparedRealm, RealmNode, RealmOptions, folder_error},
+    realm::{GatewayRealm, PreparedRealm, RealmNode, RealmOptions, folder_error},
     serve::bind_port,
     serve_error::ServeError,
     traces::TraceDestination,

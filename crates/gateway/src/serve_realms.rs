@@ -12,9 +12,10 @@ use tokio::{
 };
 
 use crate::{
+    notice::{NoticeFn, NoticeLevel},
     platform::Platform,
     port::PortAddress,
-    realm::{GatewayRealm, NoticeFn, NoticeLevel, PreparedRealm, RealmOptions},
+    realm::{GatewayRealm, PreparedRealm, RealmOptions},
     serve::{bind_address, bind_health},
     serve_error::ServeError,
     traces::TraceDestination,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_runtime::OwnerHandle;
 
-use crate::{realm::NoticeLevel, serve_error::ServeError};
+use crate::{notice::NoticeLevel, serve_error::ServeError};
 
 /// Collector of traces that the environment names.
 #[derive(Default)]

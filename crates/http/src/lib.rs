@@ -2,8 +2,10 @@
 //!
 //! It must not know an adapter: routes and the answer to WebSockets are passed in.
 
+mod bearer_token;
 pub mod limits;
 pub mod listen;
+pub mod log_throttle;
 pub mod open_connections;
 pub mod origin;
 pub mod read_failures;

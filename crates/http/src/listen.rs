@@ -7,7 +7,6 @@ mod connection_limiter;
 mod connection_quota;
 mod guard;
 pub mod keep_alive;
-pub mod log_throttle;
 pub mod peer;
 mod port_service;
 mod realm_prefix;

@@ -6,7 +6,7 @@ use std::{error::Error, sync::LazyLock};
 
 use parking_lot::Mutex;
 
-use crate::listen::log_throttle::LogThrottle;
+use crate::log_throttle::LogThrottle;
 
 /// Failures of all readers.
 static FAILURES: LazyLock<Mutex<LogThrottle>> = LazyLock::new(Mutex::default);

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{listen::log_throttle::LogThrottle, read_failures::cause_text};
+use crate::{log_throttle::LogThrottle, read_failures::cause_text};
 
 /// Time for which a result holds: frequent checks do not cause frequent writes.
 const FRESH: Duration = Duration::from_secs(1);

@@ -79,7 +79,7 @@ pub(crate) async fn post_request(
         return Err(HttpError::SessionExpired);
     }
     let kind = response.headers().get(CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
-    let is_kind = |wanted: &str| kind.as_deref().is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(wanted));
+    let is_kind = |media: &str| kind.as_deref().is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(media));
     let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
     if !status.is_success() {
         return match read_refusal(response, is_kind(JSON), limits).await {

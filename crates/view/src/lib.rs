@@ -17,6 +17,7 @@ pub mod protocol;
 pub mod record;
 mod server_request;
 pub mod shell_quote;
+pub mod terminal_style;
 pub mod time;
 
 pub use escape::{LineMode, escape, escape_json, escape_rest};

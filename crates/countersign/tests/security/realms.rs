@@ -266,15 +266,15 @@ fn a_command_for_one_gateway_names_the_realms() {
         &["policy", "check"],
         &["policy", "explain", "turn", "{}"],
         &["sessions", "list"],
-        &["audit", "list"],
+        &["audit", "verify"],
         &["secret", "list"],
         &["log-level"],
         &["backup", "backup"],
     ] {
         let mut command = stage.home.binary_command();
         command.args(words).arg("--config").arg(&stage.file);
-        let told = run_command(command);
-        assert!(told.code != Some(0) && told.err.contains(&office.display().to_string()), "{words:?}: {told:?}");
+        let output = run_command(command);
+        assert!(output.code != Some(0) && output.err.contains(&office.display().to_string()), "{words:?}: {output:?}");
     }
     assert_eq!(fs::read_to_string(&stage.file).unwrap(), listed);
     let refused = stage.home.run_as_person(&["log-level", "debug"]);

@@ -6,9 +6,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use countersign_http::listen::{
     ALIVE, ConnectionRelay, LIVEZ, PortService, PortStream, RelayedConnection,
-    log_throttle::LogThrottle,
     tunnel::{self, TunnelClient, TunnelKey},
 };
+use countersign_http::log_throttle::LogThrottle;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use reqwest::{Certificate, Client, StatusCode, header, redirect};

@@ -107,8 +107,8 @@ mod tests {
     async fn a_level_is_that_of_the_process_that_was_asked_and_other_requests_are_left_to_be_relayed() {
         let (mut client, mut node) = UnixStream::pair().unwrap();
         let gates = line(&Request::Gates);
-        let asked = line(&Request::LogLevel { level: Some("info".to_owned()) });
-        client.write_all(format!("{asked}{gates}").as_bytes()).await.unwrap();
+        let level_line = line(&Request::LogLevel { level: Some("info".to_owned()) });
+        client.write_all(format!("{level_line}{gates}").as_bytes()).await.unwrap();
         let levels = LogLevels::new(|level| Ok(level.unwrap_or("warn").to_owned()));
 
         let request = peek_level_request(&node).await.unwrap().unwrap();

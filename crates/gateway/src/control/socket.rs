@@ -15,10 +15,10 @@ use countersign_core::{
 use countersign_foreign_calls::Delivery;
 use countersign_http::listen::{
     self, PortStream,
-    log_throttle::LogThrottle,
     peer::{self, LocalPeer},
     tunnel::{TunnelClient, TunnelKey, TunnelServer},
 };
+use countersign_http::log_throttle::LogThrottle;
 use countersign_http::open_connections::OpenConnections;
 use countersign_runtime::OwnerHandle;
 use countersign_view::principals;

@@ -17,20 +17,13 @@ use countersign_runtime::{
 };
 
 use crate::{
-    adapter::GsvTools, control::DataDirLock, error_hints::no_folder, run_environment, serve_error::ServeError,
+    adapter::GsvTools,
+    control::DataDirLock,
+    error_hints::no_folder,
+    notice::{NoticeFn, NoticeLevel},
+    run_environment,
+    serve_error::ServeError,
 };
-
-/// Severity of a notice to users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoticeLevel {
-    /// As it should be.
-    Info,
-    /// Something that a user should look at.
-    Warning,
-}
-
-/// Callback for notices to users.
-pub type NoticeFn = Arc<dyn Fn(NoticeLevel, &str) + Send + Sync>;
 
 /// A realm that can be opened: its settings are checked, and its data directory is locked.
 ///

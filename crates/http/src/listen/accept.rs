@@ -19,11 +19,11 @@ use tokio_rustls::TlsAcceptor;
 use super::{
     connection_limiter::{ConnectionLimiter, ConnectionPermit},
     connection_quota::{ConnectionQuota, QuotaLimit},
-    log_throttle::LogThrottle,
     peer::TcpPeer,
     port_service::{ConnectionTarget, PortService, PortStream, RelayedConnection},
     write_timeout::{WriteDeadline, WriteTimeout},
 };
+use crate::log_throttle::LogThrottle;
 
 /// Time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -75,7 +75,7 @@ impl AllowedHosts {
 
     /// Reports whether `authority`, a host with or without a port, is one of them.
     fn contains_authority(&self, authority: &str) -> bool {
-        let name = canonical_host(authority);
+        let name = canonical_name(&host_of(authority).to_lowercase());
         let address = name.parse::<IpAddr>();
         self.names.contains(&name) || address.is_ok_and(|address| self.any_address || address.is_loopback())
     }

@@ -24,7 +24,7 @@ use super::{
     realm_prefix::{add_prefix, is_below},
     streams::StreamQuota,
 };
-use crate::{reply::HttpProblem, web::auth::bearer_token};
+use crate::{bearer_token::bearer_token, reply::HttpProblem};
 
 /// Path under which each realm is served by its name.
 pub const PATH: &str = "/realms/";

@@ -25,11 +25,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     ConnectionInfo,
     accept::{DEAF, serve_connection},
-    log_throttle::LogThrottle,
     peer::TcpPeer,
     port_service::{PortService, PortStream},
     write_timeout::WriteDeadline,
 };
+use crate::log_throttle::LogThrottle;
 
 /// Path of a tunnel.
 pub const PATH: &str = "/cluster/tunnel";

@@ -15,7 +15,7 @@ use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{access::TokenScope, cookie, revoked::RevokedCookies};
-use crate::{limits::FailedAuth, origin};
+use crate::{bearer_token::bearer_token, limits::FailedAuth, origin};
 
 /// The name of the cookie.
 pub const COOKIE: &str = "hermes_session";
@@ -304,13 +304,6 @@ impl WebAuth {
     fn password_fingerprint(&self, login: Option<&str>) -> Option<Vec<u8>> {
         self.login_password(login).map(|password| self.password_digest(password.expose_secret()))
     }
-}
-
-/// Returns the token in a request's header.
-pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get("authorization")?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Returns the name of a login in the record.

@@ -23,8 +23,8 @@ pub(crate) fn mode_flaw(params: Option<&Value>) -> Option<String> {
 /// Returns the flaw in the mode of a request for input within a result that wants input. In any other result the member is not read.
 pub(crate) fn wanted_input_flaw(message: &Value) -> Option<String> {
     let result = message.get("result").filter(|result| result["resultType"] == "input_required")?;
-    let wanted = result["inputRequests"].as_object().into_iter().flat_map(Map::values);
-    wanted.filter(|request| request["method"] == ELICITATION).find_map(|request| mode_flaw(request.get("params")))
+    let requests = result["inputRequests"].as_object().into_iter().flat_map(Map::values);
+    requests.filter(|request| request["method"] == ELICITATION).find_map(|request| mode_flaw(request.get("params")))
 }
 
 /// Returns a message in place of one that asks in an unknown mode: a request that is refused for its mode, or an error in place of the

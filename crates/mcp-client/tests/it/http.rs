@@ -172,8 +172,8 @@ async fn a_json_body_that_wants_input_in_an_unknown_mode_fails_the_call() {
         ),
     ] {
         let params = json!({"mode": mode, "message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
-        let wanted = json!({"who": {"method": "elicitation/create", "params": params}});
-        let result = json!({"resultType": "input_required", "inputRequests": wanted, "requestState": "s"});
+        let input = json!({"who": {"method": "elicitation/create", "params": params}});
+        let result = json!({"resultType": "input_required", "inputRequests": input, "requestState": "s"});
         let server = HttpServer::start(move |request| {
             answer_mcp(request, |message| {
                 (200, json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string())

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 /// Style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TextStyle {
+pub enum TextStyle {
     /// A heading, a name.
     Strong,
     /// Text for reference.
@@ -35,21 +35,21 @@ impl TextStyle {
 
 /// Selects whether text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ColourMode {
+pub enum ColourMode {
     Coloured,
     Plain,
 }
 
 impl ColourMode {
     /// Colours if standard output is a terminal that can and `NO_COLOR` is not set.
-    pub(crate) fn for_stdout() -> Self {
+    pub fn for_stdout() -> Self {
         let is_permitted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let able = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         if is_permitted && able && std::io::stdout().is_terminal() { Self::Coloured } else { Self::Plain }
     }
 
     /// Returns `text` in `tone`.
-    pub(crate) fn apply_style<T: fmt::Display>(self, tone: TextStyle, text: T) -> String {
+    pub fn apply_style<T: fmt::Display>(self, tone: TextStyle, text: T) -> String {
         match self {
             Self::Coloured => format!("\u{1b}[{}m{text}\u{1b}[0m", tone.ansi_code()),
             Self::Plain => text.to_string(),
@@ -63,7 +63,7 @@ fn char_width(letter: char) -> usize {
 }
 
 /// Returns the maximum number of terminal cells of `text`.
-pub(crate) fn text_width(text: &str) -> usize {
+pub fn text_width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
@@ -78,7 +78,7 @@ fn fitting_bytes(text: &str, columns: usize) -> usize {
 }
 
 /// Returns `text` in at most so many columns; what was cut shows as an ellipsis.
-pub(crate) fn cut_to_width(text: &str, columns: usize) -> String {
+pub fn cut_to_width(text: &str, columns: usize) -> String {
     if text_width(text) <= columns {
         return text.to_owned();
     }
@@ -90,7 +90,7 @@ pub(crate) fn cut_to_width(text: &str, columns: usize) -> String {
 }
 
 /// Returns the end of `text` that fits into so many columns.
-pub(crate) fn end_of_width(text: &str, columns: usize) -> &str {
+pub fn end_of_width(text: &str, columns: usize) -> &str {
     let mut taken = 0;
     let beyond = text.char_indices().rev().find(|(_, letter)| {
         taken += char_width(*letter);
@@ -100,14 +100,14 @@ pub(crate) fn end_of_width(text: &str, columns: usize) -> &str {
 }
 
 /// Returns the number of columns of the terminal on standard output. None if it is none.
-pub(crate) fn terminal_columns() -> Option<usize> {
+pub fn terminal_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Splits `line` into lines of at most so many columns, which break after a blank where one is in their second half. Together they equal
 /// `line`. A character that is wider than a line stands alone.
-pub(crate) fn wrap_line(line: &str, columns: usize) -> Vec<String> {
+pub fn wrap_line(line: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut rest) = (Vec::new(), line);
     loop {
         let first = rest.chars().next().map_or(0, char::len_utf8);
