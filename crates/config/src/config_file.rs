@@ -4,13 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{
-    config_field::ConfigField,
-    diagnostics::FileDiagnostics,
-    load::TOP,
-    problem::ConfigErrors,
-    value,
-};
+use super::{config_field::ConfigField, diagnostics::FileDiagnostics, load::TOP, problem::ConfigErrors, value};
 
 /// Usual names of a configuration, the first one first.
 const USUAL_NAMES: [&str; 2] = ["config.yaml", "config.yml"];
