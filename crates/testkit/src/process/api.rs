@@ -153,20 +153,26 @@ impl ApiEvents {
 
     /// Returns the events that are whole and were not returned yet.
     pub fn take_events(&mut self) -> Vec<ApiEvent> {
-        let mut found = Vec::new();
+        std::iter::from_fn(|| self.take_event()).collect()
+    }
+
+    /// Returns the first event that is whole and was not returned yet.
+    fn take_event(&mut self) -> Option<ApiEvent> {
         while let Some(end) = self.text.windows(2).position(|end| end == b"\n\n") {
             let rest = self.text.split_off(end + 2);
             let text = String::from_utf8(std::mem::replace(&mut self.text, rest)).unwrap();
-            found.extend(ApiEvent::parse_event(&text));
+            if let Some(event) = ApiEvent::parse_event(&text) {
+                return Some(event);
+            }
         }
-        found
+        None
     }
 
-    /// Returns all events up to the first that fits.
+    /// Returns all events up to the first that fits. Those behind it are left for the next call.
     pub fn read_until(&mut self, fits: impl Fn(&ApiEvent) -> bool) -> Vec<ApiEvent> {
         let mut found = Vec::new();
         loop {
-            for event in self.take_events() {
+            while let Some(event) = self.take_event() {
                 let is_last = fits(&event);
                 found.push(event);
                 if is_last {
