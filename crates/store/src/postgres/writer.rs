@@ -3,6 +3,8 @@
 //! It must not know the written data, statement by statement. A second group may be on its way while the server commits the
 //! first. Every group names the head that it follows, so that one that fails takes those after it with it.
 
+mod other_writes;
+
 use std::{
     collections::VecDeque,
     io,
@@ -10,7 +12,6 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use countersign_core::{digest::Digest, id::Lsn};
 use futures_util::{FutureExt as _, future::MaybeDone, future::maybe_done};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -23,9 +24,7 @@ use super::{
     command::{WriterCommand, gather_group},
     connect::Connector,
     group::{AppendGroup, AppendRequest, GroupChannel, GroupInFlight, GroupOutcome, fail_requests, send_group},
-    import,
     leases::LeaseClaim,
-    query::sql_position,
     session::{FormerSession, PARTITION, PartitionState, WriterSession, read_state},
     statements::{Statements, silence},
     views::FollowedViews,
@@ -33,8 +32,7 @@ use super::{
 use crate::{
     database_error::{DatabaseError, ServerError, StatementError},
     error::{AppendError, ErrorCause, LogWriteError},
-    record::{Epoch, LogHead, Snapshot},
-    transfer::RawRecord,
+    record::{Epoch, LogHead},
 };
 
 /// Groups on their way at the same time.
@@ -402,70 +400,6 @@ impl LogWriter {
         self.refresh().map_err(LogWriteError::from)?;
         self.confirmed = self.state.head;
         Ok(epoch)
-    }
-
-    fn redact_contents(&mut self, lsns: &[Lsn]) -> Result<usize, LogWriteError> {
-        let positions: Vec<i64> = lsns.iter().map(|lsn| sql_position(*lsn)).collect();
-        self.connect().map_err(LogWriteError::from)?;
-        let head = self.state.head;
-        let removed = self.run_write(|statements, views| {
-            statements.transaction(|| {
-                let removed = statements.execute(
-                    "UPDATE countersign.contents SET salt = NULL, bytes = NULL
-                     WHERE partition = $1 AND lsn = ANY($2) AND bytes IS NOT NULL",
-                    &[&PARTITION, &positions],
-                )?;
-                if removed > 0 {
-                    views.forget_contents(statements, head)?;
-                }
-                Ok(removed)
-            })
-        })?;
-        if removed > 0 {
-            // Until then the old bytes stand in the tables.
-            self.run_write(|statements, _| statements.run_script("VACUUM countersign.contents, countersign.views"))
-                .map_err(|error| LogWriteError::Lingers(ErrorCause::new(error)))?;
-        }
-        Ok(usize::try_from(removed).unwrap_or(usize::MAX))
-    }
-
-    fn save_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), LogWriteError> {
-        self.run_write(|statements, _| {
-            statements
-                .execute(
-                    "INSERT INTO countersign.snapshots (partition, lsn, chain, version, digest, bytes)
-                     VALUES ($1, $2, $3, $4, $5, $6)
-                     ON CONFLICT (partition) DO UPDATE SET lsn = excluded.lsn, chain = excluded.chain,
-                     version = excluded.version, digest = excluded.digest, bytes = excluded.bytes",
-                    &[
-                        &PARTITION,
-                        &sql_position(snapshot.lsn),
-                        &snapshot.chain.as_bytes().as_slice(),
-                        &i64::from(snapshot.version),
-                        &Digest::hash_bytes(&snapshot.bytes).as_bytes().as_slice(),
-                        &&*snapshot.bytes,
-                    ],
-                )
-                .map(drop)
-        })
-    }
-
-    fn import_raw(&mut self, expected: LogHead, records: &[RawRecord]) -> Result<(), LogWriteError> {
-        self.refresh()?;
-        if self.state.head != expected {
-            let moved = ServerError::new("the log was written by another process meanwhile");
-            return Err(LogWriteError::Io(ErrorCause::new(moved)));
-        }
-        self.run_write(|statements, _| statements.transaction(|| import::insert_records(statements, records)))?;
-        self.refresh().map_err(LogWriteError::from)
-    }
-
-    fn probe_write(&mut self) -> Result<(), LogWriteError> {
-        self.run_write(|statements, _| {
-            statements
-                .execute("UPDATE countersign.partitions SET probes = probes + 1 WHERE partition = $1", &[&PARTITION])
-                .map(drop)
-        })
     }
 
     /// Makes certain what became of appends whose connection broke.
