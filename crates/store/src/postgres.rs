@@ -19,6 +19,7 @@ mod schema;
 mod session;
 mod statements;
 mod tls;
+mod trial;
 mod view_rows;
 mod views;
 mod writer;

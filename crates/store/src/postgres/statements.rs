@@ -63,6 +63,14 @@ impl<'a> Statements<'a> {
         }
     }
 
+    /// Does `work` in a transaction that is always rolled back.
+    pub(super) fn run_trial<T>(&self, work: impl FnOnce() -> Result<T, StatementError>) -> Result<T, StatementError> {
+        self.run_script("BEGIN")?;
+        let tried = work();
+        self.run_script("ROLLBACK")?;
+        tried
+    }
+
     fn prepare(&self, sql: &'static str) -> Result<Statement, StatementError> {
         if let Some(known) = self.prepared.0.borrow().get(sql).cloned() {
             return Ok(known);

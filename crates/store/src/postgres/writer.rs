@@ -71,6 +71,8 @@ pub(super) struct LogWriter {
     confirmed: LogHead,
     views: FollowedViews,
     in_flight: VecDeque<MaybeDone<GroupInFlight>>,
+    /// True if the database refused the last append.
+    was_refused: bool,
 }
 
 impl LogWriter {
@@ -99,6 +101,7 @@ impl LogWriter {
             confirmed: state.head,
             views,
             in_flight: VecDeque::new(),
+            was_refused: false,
         })
     }
 
@@ -241,6 +244,7 @@ impl LogWriter {
         // A group that wrote nothing may name a head that is still on its way.
         if group.needs_statement() {
             self.confirmed = group.after;
+            self.was_refused = false;
             self.shared.options.known_head.advance(group.after);
         }
         group.answer();
@@ -280,6 +284,7 @@ impl LogWriter {
             return [group].into_iter().chain(later).for_each(|group| group.fail(&error));
         }
         if group.requests.len() == 1 {
+            self.was_refused = true;
             group.fail(&AppendError::from(ErrorCause::new(error)));
         } else {
             for request in group.requests {

@@ -5,6 +5,7 @@
 
 mod database;
 mod fencing;
+mod full_disk;
 mod leases;
 mod outages;
 mod proxy;

@@ -8,7 +8,7 @@ use super::LogWriter;
 use crate::{
     database_error::ServerError,
     error::{ErrorCause, LogWriteError},
-    postgres::{import, query::sql_position, session::PARTITION},
+    postgres::{import, query::sql_position, session::PARTITION, trial},
     record::{LogHead, Snapshot},
     transfer::RawRecord,
 };
@@ -70,11 +70,19 @@ impl LogWriter {
         self.refresh().map_err(LogWriteError::from)
     }
 
+    /// Updates a row that every log has. After a refused append that is not enough: on a full disk it succeeds, because the
+    /// server reuses the space of an older version of the row.
     pub(super) fn probe_write(&mut self) -> Result<(), LogWriteError> {
+        let was_refused = self.was_refused;
         self.run_write(|statements, _| {
+            if was_refused {
+                trial::try_append(statements)?;
+            }
             statements
                 .execute("UPDATE countersign.partitions SET probes = probes + 1 WHERE partition = $1", &[&PARTITION])
                 .map(drop)
-        })
+        })?;
+        self.was_refused = false;
+        Ok(())
     }
 }
