@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use countersign_runtime::{
     InboxLane, OwnerHandle,
-    store::{Log as _, LogHead, Partition, free_space},
+    store::{Log as _, LogHead, LogWriteError, Partition, free_space},
 };
 use tokio::{
     sync::Mutex,
@@ -22,6 +22,9 @@ const FRESH: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Less room than this, in bytes, is too little to take work.
 const LEAST: u64 = 32 << 20;
+
+const UNWRITABLE: &str = "the record cannot be written";
+const FULL: &str = "the disk of the record is full";
 
 /// Readiness check of the gateway.
 pub struct ReadinessProbe {
@@ -42,6 +45,7 @@ impl ReadinessProbe {
         let mut found = self.found.lock().await;
         if let Some((at, problems)) = &*found
             && at.elapsed() < FRESH
+            && (!problems.is_empty() || !self.is_refusing())
         {
             return problems.clone();
         }
@@ -63,22 +67,32 @@ impl ReadinessProbe {
         }
     }
 
+    /// Reports whether requests are refused since an append failed.
+    fn is_refusing(&self) -> bool {
+        self.handle.metrics().refusing.get() > 0
+    }
+
     async fn check_record(&self) -> Option<&'static str> {
         let log = self.handle.log();
         let written = async {
             // A record that holds nothing yet has no file, and a check does not make one.
-            if log.head(Partition::ZERO).await.map_err(|error| cause_text(&error))? == LogHead::EMPTY {
+            let head = log.head(Partition::ZERO).await.map_err(|error| (UNWRITABLE, cause_text(&error)))?;
+            if head == LogHead::EMPTY {
                 return Ok(());
             }
-            log.probe_write().await.map_err(|error| cause_text(&error))
+            log.probe_write().await.map_err(|error| {
+                let problem = if matches!(error, LogWriteError::Full) { FULL } else { UNWRITABLE };
+                (problem, cause_text(&error))
+            })
         };
         match timeout(PATIENCE, written).await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => {
+            // The owner tries it again within a second.
+            Ok(Ok(())) => self.is_refusing().then_some(UNWRITABLE),
+            Ok(Err((problem, error))) => {
                 if let Some(before) = self.failing.lock().try_log() {
-                    warn!(error, before, "not ready: the record cannot be written");
+                    warn!(error, before, "not ready: {problem}");
                 }
-                Some("the record cannot be written")
+                Some(problem)
             }
             Err(_) => Some("the record cannot be written in time"),
         }

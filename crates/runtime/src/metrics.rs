@@ -125,6 +125,8 @@ pub struct RuntimeMetrics {
     pub commits: DurationHistogram<9>,
     /// Batches that could not be recorded.
     pub failed_commits: Counter,
+    /// One from a batch that could not be recorded until the log can be written again, else zero.
+    pub refusing: Gauge,
     /// Tasks that panicked, each of which was ended by a command.
     pub panics: Counter,
     /// Decisions that panicked; their commands were refused.
@@ -166,6 +168,7 @@ impl RuntimeMetrics {
             events: Counter::new(),
             commits: DurationHistogram::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0]),
             failed_commits: Counter::new(),
+            refusing: Gauge::new(),
             panics: Counter::new(),
             undecided: Counter::new(),
             in_flight: Gauge::new(),

@@ -140,6 +140,13 @@ pub(super) const ALL: &[MetricDefinition] = &[
         |_, counted| single_value(counted.failed_commits.get()),
     ),
     define_metric(
+        "countersign_record_writable",
+        Gauge,
+        &[],
+        "0 from a batch that could not be recorded until the record can be written again, else 1; at 0 requests are refused.",
+        |_, counted| single_value(u64::from(counted.refusing.get() == 0)),
+    ),
+    define_metric(
         "countersign_owner_queue",
         Gauge,
         &[],

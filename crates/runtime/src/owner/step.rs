@@ -212,10 +212,7 @@ impl LogOwner {
         if let Some((_, at)) = &self.degraded
             && Instant::now() >= *at
         {
-            match self.log.probe_write().await {
-                Ok(()) => self.degraded = None,
-                Err(failed) => self.degrade(&failed.to_string()),
-            }
+            self.probe_log().await;
         }
         let mut waiting = std::mem::take(&mut self.held);
         if self.degraded.is_some() {

@@ -117,6 +117,27 @@ async fn callers_in_any_lane_get_an_error_while_nothing_can_be_recorded() {
     owner.close().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_metrics_show_whether_requests_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = MemoryLog::new();
+    let (owner, gate) = waits(&log, &folder).await;
+    let refusing = || owner.metrics().refusing.get();
+    assert_eq!(refusing(), 0);
+    log.set_disk(DiskState::Full);
+    let answers = owner.source(InboxLane::Result);
+    assert!(matches!(answers.send_command(allow(gate)).await, Err(OwnerError::NotRecorded(_))));
+    // The owner sends the error first, and answers the next request after that step.
+    assert!(answers.read_state(|_| ()).await.is_some());
+    assert_eq!(refusing(), 1);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(refusing(), 1);
+    log.set_disk(DiskState::Works);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(refusing(), 0);
+    owner.close().await;
+}
+
 #[tokio::test]
 async fn a_read_behind_what_was_not_recorded_shows_what_is_so() {
     let folder = tempfile::tempdir().unwrap();

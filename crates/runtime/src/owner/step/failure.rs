@@ -116,8 +116,20 @@ impl LogOwner {
     }
 
     pub(super) fn degrade(&mut self, why: &str) {
+        self.meters.refusing.set(1);
         self.degraded = Some((why.into(), Instant::now() + PROBE_EVERY));
         self.owes_time = true;
+    }
+
+    /// Tries whether the log can be written again.
+    pub(super) async fn probe_log(&mut self) {
+        match self.log.probe_write().await {
+            Ok(()) => {
+                self.degraded = None;
+                self.meters.refusing.set(0);
+            }
+            Err(failed) => self.degrade(&failed.to_string()),
+        }
     }
 }
 
