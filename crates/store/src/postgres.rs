@@ -168,16 +168,17 @@ impl PostgresLog {
         Ok(Self::with_phase(shared, WriterPhase::ReadOnly))
     }
 
-    /// Checks whether the server could hold a log that is written: its version, settings and role. Makes nothing, takes no lock,
-    /// and blocks until the server has answered.
+    /// Checks whether the server could hold a log that is written: its version, settings and role, and the space on its disk. Makes
+    /// nothing, takes no lock, and blocks until the server has answered.
     ///
     /// # Errors
-    /// [`DatabaseError`], as [`PostgresLog::open`] would return it.
+    /// [`DatabaseError`], as [`PostgresLog::open`] would return it, or for a full disk.
     pub fn check_server(options: &PostgresOptions) -> Result<(), DatabaseError> {
         let event_format = options.event_format;
         run_apart(Connector::new(options, Access::Write)?, async move |connector| {
             let connected = connector.connect().await?;
-            schema::check_privileges(&connected.client, &connector.server, event_format).await
+            schema::check_privileges(&connected.client, &connector.server, event_format).await?;
+            trial::check_space(&connected.client, &connector.server).await
         })
     }
 

@@ -48,6 +48,9 @@ pub(super) fn database_advice(error: &DatabaseError) -> String {
         DatabaseError::Owned { .. } => "stop the other gateway, or use another database".to_owned(),
         DatabaseError::NoLease { .. } => "`countersign cluster status` names the node that serves the realm".to_owned(),
         DatabaseError::NodeExists { .. } => "give each node a cluster.name of its own".to_owned(),
+        DatabaseError::Failed { full: true, .. } => {
+            "free space on the disk of the database: until then requests are refused".to_owned()
+        }
         DatabaseError::Failed { .. } => "see the log of the server".to_owned(),
     }
 }

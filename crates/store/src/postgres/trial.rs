@@ -2,8 +2,10 @@
 //!
 //! It must not know why an append was refused.
 
+use tokio_postgres::Client;
+
 use super::{session::PARTITION, statements::Statements};
-use crate::database_error::StatementError;
+use crate::database_error::{DatabaseError, StatementError};
 
 /// Sorts 1 MiB with little memory, so that the server writes it to a temporary file on the disk of the tables.
 const USE_SPACE: &str = "SET LOCAL work_mem = '64kB'; SET LOCAL temp_tablespaces = '';
@@ -23,4 +25,11 @@ pub(super) fn try_append(statements: Statements<'_>) -> Result<(), StatementErro
         tried => tried?,
     }
     statements.run_trial(|| statements.execute(INSERT, &[&PARTITION])).map(drop)
+}
+
+/// Checks that the disk of the database has space.
+pub(super) async fn check_space(client: &Client, server: &str) -> Result<(), DatabaseError> {
+    let tried = client.batch_execute(&format!("BEGIN; {USE_SPACE}; ROLLBACK")).await;
+    let failed = tried.err().map(|error| DatabaseError::of_statement(server, &error));
+    failed.filter(DatabaseError::is_full).map_or(Ok(()), Err)
 }
