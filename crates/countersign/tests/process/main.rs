@@ -16,6 +16,7 @@ mod cluster_crashes;
 mod cluster_failover;
 mod cluster_faulty_line;
 mod cluster_fixture;
+mod cluster_full_disk;
 mod codex_proxy;
 mod completions;
 mod config_and_doctor;

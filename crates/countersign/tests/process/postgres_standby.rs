@@ -1,10 +1,19 @@
-//! A standby of a server.
+//! A standby of a server, and a server whose tables are on a small disk.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::unistd::{Gid, Uid, chown};
 
 use crate::postgres_server::{PostgresServer, as_user, client_program, find_binaries, server_user};
+
+/// Mounts a disk of this size at `small` in the folder, seen only by the server, and removes both at the end of the keeper.
+const WITH_DISK: &str = r#"
+folder=$0
+mount -t tmpfs -o "size=$SIZE,mode=700,uid=$OWNER,gid=$OWNER_GROUP" none "$folder/small" || exit 1
+setpriv --reuid="$OWNER" --regid="$OWNER_GROUP" --clear-groups "$@"
+umount -l "$folder/small"
+rm -rf "$folder"
+"#;
 
 impl PostgresServer {
     /// Starts a standby that follows this server, with the databases that it has now.
@@ -34,6 +43,28 @@ impl PostgresServer {
         let standby = Self::run_folder(folder, &binaries, &[], &[]);
         standby.run_sql("postgres", "SELECT 1");
         standby
+    }
+
+    /// Starts a server for one test with a disk of this size at `small` in its folder; none where that is not possible.
+    pub(crate) fn start_with_disk(size: &str) -> Option<Self> {
+        let works = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        let owner = server_user();
+        let mounts = works("unshare", &["-m", "mount", "-t", "tmpfs", "none", "/mnt"])
+            && works("setpriv", &["--clear-groups", "true"]);
+        let (Some((uid, gid)), true) = (owner, mounts) else {
+            eprintln!("skipped: this system does not let the test mount a small disk");
+            return None;
+        };
+        let script = WITH_DISK
+            .replace("$SIZE", size)
+            .replace("$OWNER_GROUP", &gid.to_string())
+            .replace("$OWNER", &uid.to_string());
+        let by = ["unshare", "-m", "sh", "-c", script.as_str()];
+        Self::start_by(&by, &[], |folder| std::fs::create_dir(folder.join("small")).unwrap())
     }
 
     /// Makes the server accept writes that its primary no longer accepts.
