@@ -16,7 +16,7 @@ use countersign_core::{
     schedule,
     time::Millis,
 };
-use countersign_store::{AnyLog, Epoch, Log as _};
+use countersign_store::{AnyLog, Epoch};
 use tokio::time::Instant;
 use tracing::error;
 
