@@ -177,7 +177,7 @@ fn actions(ctx: &PageContext, server: &McpServerRow, state: ServerState) -> Mark
                     button type="submit" name="action" value="test" { "Test" }
                     button type="submit" name="action" value="restart" { "Restart" }
                 }
-                p.note { "Both start the server if it does not run, and compare its tools with the approved ones. A restart ends running calls, whose outcome is unknown then." }
+                p.note { "Both start the server if it does not run. Its tools are compared with the approved ones at each start. A restart ends running calls, whose outcome is unknown then." }
             }))
             details {
                 summary { "Withdraw the approval" }
